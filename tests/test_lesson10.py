@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import re
-import subprocess
-import sys
 import threading
 from functools import partial
-from pathlib import Path
 
 import nbformat
 import pytest
 import torch
 import torch.distributed as torch_dist
 from answers import wrong
-from support import skip
+from real_ranks import ROOT, run_on_ranks
 from torch import nn
 
 from course_lessons.lesson10 import build_sharded as in_build_sharded
@@ -30,7 +26,6 @@ from course_utils.exercises import lesson, todo
 from simgpu import cluster
 
 EX = lesson("10")
-ROOT = Path(__file__).parents[1]
 NOTEBOOK = ROOT / "notebooks" / "10_sharding.ipynb"
 
 
@@ -281,25 +276,10 @@ ranks.stop()
 
 @pytest.mark.slow
 def test_the_helpers_count_what_real_ranks_send(tmp_path, monkeypatch):
-    if not (torch_dist.is_available() and torch_dist.is_gloo_available()):
-        skip("this PyTorch comes without gloo", until="2027-11-30")
     monkeypatch.setenv("DEVICE", "cpu")
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM, encoding="utf-8")
     (shard,) = (c.source for c in cells() if c.source.startswith("%%writefile work/shard.py"))
     (tmp_path / "shard.py").write_text(shard.partition("\n")[2], encoding="utf-8")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    done = subprocess.run(
-        [*command, "--local-addr=127.0.0.1", "--nproc-per-node=2", str(program)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    through = re.findall(r"rank \d is through", done.stdout)
-    assert sorted(through) == ["rank 0 is through", "rank 1 is through"]
+    run_on_ranks(PROGRAM, 2, tmp_path)
 
 
 FOUR_RANKS = """
@@ -357,7 +337,7 @@ with tp.loss_parallel():
 assert scores.to_local().shape == (8, 5)
 assert torch.allclose(loss.full_tensor(), plain)
 assert torch.allclose(own_last.weight.grad.full_tensor(), last.weight.grad, atol=1e-6)
-print("through", flush=True)
+print(f"rank {torch.distributed.get_rank()} is through", flush=True)
 del with_norm, without_norm, hybrid, own_last, sent, scores, loss
 ranks.stop()
 """
@@ -365,22 +345,8 @@ ranks.stop()
 
 @pytest.mark.slow
 def test_what_the_lesson_says_of_a_mesh_holds_on_four_ranks(tmp_path, monkeypatch):
-    if not (torch_dist.is_available() and torch_dist.is_gloo_available()):
-        skip("this PyTorch comes without gloo", until="2027-11-30")
     monkeypatch.setenv("DEVICE", "cpu")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     (mesh,) = (c.source for c in cells() if c.source.startswith("%%writefile work/mesh.py"))
     plan = mesh[mesh.index("tokens = Shard(0)") : mesh.index("tp.parallelize_module")]
-    program = tmp_path / "four.py"
-    program.write_text(FOUR_RANKS.replace("PLAN", plan), encoding="utf-8")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    done = subprocess.run(
-        [*command, "--local-addr=127.0.0.1", "--nproc-per-node=4", str(program)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("through") == 4
+    run_on_ranks(FOUR_RANKS.replace("PLAN", plan), 4, tmp_path)

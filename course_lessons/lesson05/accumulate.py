@@ -1,14 +1,10 @@
 """One message a step."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
+from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
@@ -33,38 +29,28 @@ def accumulate(model, parts, loss_fn, optimizer):
 
 _CASES = (
     [((5, 3, 2), (4, 4, 2))],
-    [((2, 5, 3), (2, 5, 3))],
-    [((6, 1, 1), (3, 3, 2))],
     [((1, 3, 2, 4), (4, 1, 3, 2))],
     [((4, 4), (4, 4))],
     [((7,), (7,))],
 )
-"""For each rank, how many rows its parts have. (Where ranks had other numbers of parts, a wrong answer would hang.)"""
+"""For each rank, how many rows its parts have. (With unequal numbers of parts, a wrong answer would hang.)"""
 
 
-def _parts(sizes: Sequence[int], rank: int) -> list[tuple[Tensor, Tensor]]:
-    generator = torch.Generator().manual_seed(7 + rank)
-    return [
-        (torch.randn(n, 3, generator=generator), (torch.arange(n) + i) % 3)
-        for i, n in enumerate(sizes)
-    ]
-
-
-def _program(dist: Any, call: Callable[..., Any], sizes: Sequence[Sequence[int]]) -> Any:
+def _program(dist, call, sizes):
     """Make the step on a model that has gradients left over, and return what was seen."""
     torch.manual_seed(0)
-    net = nn.Linear(3, 3)
+    net, rank = nn.Linear(6, 3), dist.get_rank()
     model = cluster.DistributedDataParallel(net, dist)
     for parameter in net.parameters():
         parameter.grad = torch.full_like(parameter, 0.5)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     rows, graphs, steps, in_vain = [], [0], [], []
 
-    def backward(_: Tensor) -> None:
+    def backward(_):
         graphs.append(graphs[-1] - 1)
         in_vain.append(model._expected and not model.require_backward_grad_sync)
 
-    def forward(_: nn.Module, args: tuple[Tensor], output: Tensor) -> None:
+    def forward(_, args, output):
         rows.append(len(args[0]))
         graphs.append(graphs[-1] + 1)
         if output.requires_grad:
@@ -72,21 +58,21 @@ def _program(dist: Any, call: Callable[..., Any], sizes: Sequence[Sequence[int]]
 
     net.register_forward_hook(forward)
     optimizer.register_step_pre_hook(lambda *_: steps.append(1))
-    call(model, _parts(sizes[dist.get_rank()], dist.get_rank()), F.cross_entropy, optimizer)
-    spans = [s for s in dist._cluster.spans if s.rank == dist.get_rank()]
+    call(model, made_batches(sizes[rank], 7 + rank), F.cross_entropy, optimizer)
+    sent = [s for s in dist._cluster.spans if s.rank == rank and s.name == "all_reduce"]
     return {
         "rows of the forward passes": sorted(rows),
         "parts in memory at once": max(graphs),
         "backward passes": len(in_vain),
         "optimizer steps": len(steps),
-        "all_reduce calls": sum(span.name == "all_reduce" for span in spans),
+        "all_reduce calls": len(sent),
         "backward passes that send, though within no_sync": sum(in_vain),
         "weights": nn.utils.parameters_to_vector(net.parameters()).detach(),
     }
 
 
 _TERM, _SHARE = "(loss_fn(model(x), y) * len(x) / rows)", " * len(x) / rows"
-_ROWS, _LAST = "rows = sum(len(x) for x, _ in parts)", "add_gradient(*parts[-1])"
+_LAST = "add_gradient(*parts[-1])"
 _TWINS = {
     "every-part": {"with model.no_sync():": "if True:"},
     "forward-outside": {
@@ -96,14 +82,11 @@ _TWINS = {
         "with model.no_sync():": "if True:",
     },
     "never-sends": {_LAST: f"    {_LAST}"},
-    "all-at-once": (
-        {_ROWS: "xs, ys = zip(*parts)\nparts = [(torch.cat(xs), torch.cat(ys))]\n" + _ROWS},
-        {
-            f"{_TERM}.backward()": f"losses.append({_TERM})",
-            "with model.no_sync():": "losses = []\nif True:",
-            "optimizer.step()": "sum(losses).backward()\noptimizer.step()",
-        },
-    ),
+    "all-at-once": {
+        f"{_TERM}.backward()": f"losses.append({_TERM})",
+        "with model.no_sync():": "losses = []\nif True:",
+        "optimizer.step()": "sum(losses).backward()\noptimizer.step()",
+    },
     "unweighted": {_SHARE: " / len(parts)"},
 }
 
@@ -113,10 +96,11 @@ EXERCISE = Exercise(
     level=2,
     minutes=12,
     task="""
-Write `accumulate(model, parts, loss_fn, optimizer)`: one training step of a DDP model whose batch comes in parts, a
-list of pairs `(x, y)` of different sizes. `loss_fn` gives the mean over a part; all ranks have equally many rows in all.
-Afterwards the weights are those after one step with the whole batch, and the gradients have crossed the network
-once. Gradients may be left over from before. Keep the memory of one part: one forward and one backward pass for each.
+Write `accumulate(model, parts, loss_fn, optimizer)`: one training step of a DDP model whose batch comes in
+parts, a list of pairs `(x, y)` of different sizes. `loss_fn` gives the mean over a part; all ranks have
+equally many rows in all. Afterwards the weights are those after one step with the whole batch, and the
+gradients have crossed the network once. Gradients may be left over from before. Keep the memory of one part:
+one forward and one backward pass for each.
 """,
     hints=(
         "After each part, ask what has to travel. Can another rank do anything with the gradients of the "
@@ -152,14 +136,15 @@ cluster.run(two_passes, ranks=2)
     why="Without `no_sync` you get the same result, but each part pays for a message as large as the model. "
     "On a slow network that's most of the step.",
     diagnoses={
-        "every-part": "Each part's backward pass sends the gradients here. Only the last one has to. Until then "
-        "`model.no_sync()` keeps them on their rank.",
-        "forward-outside": "The gradients still travel more than once. DDP decides in the forward pass whether the next "
-        "backward pass sends: forward belongs within `no_sync` too.",
-        "never-sends": "The gradients never travel, so each rank goes its own way. The last part must go through `model` "
-        "itself, outside `no_sync`.",
-        "all-at-once": "More than one part is in memory at a time. A part's activations go in its backward pass, so make that "
-        "before the next part's forward pass.",
-        "unweighted": "Each part counts the same here. A small part's rows then weigh more than a large one's.",
+        "every-part": "Each part's backward pass sends the gradients here. Only the last one has to. Until "
+        "then `model.no_sync()` keeps them on their rank.",
+        "forward-outside": "The gradients still travel more than once. DDP decides in the forward pass "
+        "whether the next backward pass sends: forward belongs within `no_sync` too.",
+        "never-sends": "The gradients never travel, so each rank goes its own way. The last part must go "
+        "through `model` itself, outside `no_sync`.",
+        "all-at-once": "More than one part is in memory at a time. A part's activations go in its backward "
+        "pass, so make that before the next part's forward pass.",
+        "unweighted": "Each part counts the same here. A small part's rows then weigh more than a large "
+        "one's.",
     },
 )

@@ -1,10 +1,5 @@
 """Average the gradients."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import torch
 from torch import nn
 
@@ -24,7 +19,7 @@ def average_gradients(model, dist):
             parameter.grad /= dist.get_world_size()
 
 
-def _with_gradients(rank: int, unused: Sequence[str]) -> nn.ModuleDict:
+def _with_gradients(rank, unused):
     """Return a model, one layer of it frozen, with the gradients of a rank as if after a backward pass."""
     torch.manual_seed(rank)
     layers = {"first": nn.Linear(3, 2), "second": nn.Linear(2, 2, bias=False)}
@@ -42,7 +37,6 @@ def _with_gradients(rank: int, unused: Sequence[str]) -> nn.ModuleDict:
 _A, _B = "second.weight", "last.bias"
 _CASES = (
     [((), ())],
-    [((), (), ())],
     [((),)],
     [((), (_A,), ())],
     [((_A,), ())],
@@ -52,7 +46,7 @@ _CASES = (
 """For each rank, the parameters that the rank did not use."""
 
 
-def _program(dist: Any, call: Callable[..., Any], unused: Sequence[Sequence[str]]) -> Any:
+def _program(dist, call, unused):
     model = _with_gradients(dist.get_rank(), unused[dist.get_rank()])
     call(model, dist)
     named = dict(model.named_parameters())
@@ -63,7 +57,7 @@ def _program(dist: Any, call: Callable[..., Any], unused: Sequence[Sequence[str]
     }
 
 
-def _situation(unused: Sequence[Sequence[str]]) -> str:
+def _situation(unused):
     missing = [f"{' and '.join(n)} on rank {r}" for r, n in enumerate(unused) if n]
     return f"{len(unused)} ranks, without a gradient: {', '.join(missing) or 'none'}"
 
@@ -76,9 +70,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Each rank has called `backward()` on rows of its own. Write `average_gradients(model, dist)`: on every rank, each
-parameter's `.grad` becomes the mean over all ranks. A frozen parameter (`requires_grad=False`) gets no gradient. For any
-other, `None` counts as zero: this rank did not use the parameter, and another one may have. (Where none has, the mean is zero.)
+Each rank has called `backward()` on rows of its own. Write `average_gradients(model, dist)`: on every rank,
+each parameter's `.grad` becomes the mean over all ranks. A frozen parameter (`requires_grad=False`) gets no
+gradient. For any other, `None` counts as zero: this rank did not use the parameter, and another one may have.
+(Where none has, the mean is zero.)
 
 `dist` is the simulated cluster in the check, and `torch.distributed` in real processes.
 """,
@@ -122,15 +117,16 @@ print(cluster.run(mean_score, ranks=3).results)  # [5.0, 5.0, 5.0]
     ),
     may_change=True,
     why="This is data parallel training: all ranks start with equal weights and step with the same mean "
-    "gradient, so their weights stay equal. `DistributedDataParallel` does the same with fewer and "
-    "larger messages, and it sends them while the backward pass is still running.",
+    "gradient, so their weights stay equal. `DistributedDataParallel` does the same with fewer and larger "
+    "messages, and it sends them while the backward pass is still running.",
     diagnoses={
-        "not-all-call": "Not every rank makes the same calls, though each has all gradients here. A collective is called "
-        "by all ranks, in the same order.",
-        "none-skipped": "A rank whose gradient is None leaves a call out here, so its calls no longer fit those of the other "
-        "ranks.",
-        "not-divided": "That's the sum over the ranks. Divide it by the number of ranks, so that it's the mean.",
-        "own": "Each rank still has the gradient that it had. `all_reduce` adds up into the tensor that it's given, "
-        "so give it `.grad` itself, and no copy.",
+        "not-all-call": "Not every rank makes the same calls, though each has all gradients here. A "
+        "collective is called by all ranks, in the same order.",
+        "none-skipped": "A rank whose gradient is None leaves a call out here, so its calls no longer fit "
+        "those of the other ranks.",
+        "not-divided": "That's the sum over the ranks. Divide it by the number of ranks, so that it's the "
+        "mean.",
+        "own": "Each rank still has the gradient that it had. `all_reduce` adds up into the tensor that "
+        "it's given, so give it `.grad` itself, and no copy.",
     },
 )

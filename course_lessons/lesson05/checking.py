@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from course_lessons.shared.checking import on_ranks
 from course_utils.exercises import Judge
 from course_utils.exercises.forms import OverCases
@@ -19,7 +21,7 @@ class OnRanks(OverCases):
     Parameters
     ----------
     program
-        What a rank runs: ``program(dist, function, *case)``. A case begins with a sequence that has an item for each rank.
+        What a rank runs: ``program(dist, function, *case)``. A case begins with a sequence, an item a rank.
     hang
         Returns, for a case, the diagnosis of ranks that wait for ever.
     """
@@ -55,3 +57,21 @@ def _by_rank(run: cluster.Run) -> dict[str, Any]:
 
 def words(sizes: Sequence[int]) -> str:
     return ", ".join(map(str, sizes)) or "0"
+
+
+NOT_THERE = -1e9
+"""What a tensor holds until its message has arrived."""
+
+
+class Watched:
+    """What a rank sees as ``dist``; notes what is asked for. What is still to arrive is no rank's number."""
+
+    def __init__(self, dist: Any, asked: set[str]) -> None:
+        self._dist, self._asked = dist, asked
+
+    def __getattr__(self, name: str) -> Any:
+        self._asked.add(name)
+        return getattr(self._dist, name)
+
+    def irecv(self, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return self._dist.irecv(tensor.fill_(NOT_THERE), *args, **kwargs)

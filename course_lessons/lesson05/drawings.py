@@ -26,13 +26,7 @@ _LOOKS = {
 
 
 def ranks(run: Run) -> None:
-    """Draw what each rank of a simulated cluster did when: computing above, the network below.
-
-    Parameters
-    ----------
-    run
-        What ``cluster.run`` returned.
-    """
+    """Draw what each rank of a run of ``cluster.run`` did when: computing above, the network below."""
     lanes: list[dict[str, list[_Bar]]] = [{kind: [] for kind in _LOOKS} for _ in run.results]
     for span in run.spans:
         lanes[span.rank][span.kind].append((span.start, span.end, span.name))
@@ -42,13 +36,9 @@ def ranks(run: Run) -> None:
 def rank_lanes(traces: Mapping[int, Trace]) -> None:
     """Draw what real ranks did when, from their profilers' traces: computing above, the network below.
 
-    A collective's bar begins when this rank begins it, and so holds the time until the others come. The
-    traces share a time axis, as those of processes of one machine do.
-
-    Parameters
-    ----------
-    traces
-        For each rank what ``traces.read`` returned.
+    ``traces`` has for each rank what ``traces.read`` returned; they share a time axis, as those of processes
+    of one machine do. A collective's bar begins when this rank begins it, and so holds the time until the
+    others come.
     """
     lanes = [_of_trace(trace) for trace in traces.values()]
     start = min(trace.start for trace in traces.values())
@@ -86,28 +76,23 @@ def _lanes(
                 left, width = (start - begin) * scale, (stop - start) * scale
                 box = Rectangle((left, low), width, 0.38, edgecolor="white", linewidth=0.5, **look)
                 ax.add_patch(box)
-                if doing != "wait" and not names:  # real ranks' bars may overlap
-                    _write(ax, name, left, low + 0.19, width, (end - begin) * scale)
+                fits = width > 0.011 * (end - begin) * scale * (len(name) + 1)
+                if fits and doing != "wait" and not names:  # real ranks' bars may overlap
+                    _write(ax, name, left + width / 2, low + 0.19)
         shares = {doing: _covered(lane[doing]) / ((end - begin) or 1) for doing in _LOOKS}
         rank = names[row] if names else row
-        said.append(
-            f"rank {rank} computes {shares['compute']:.0%} and communicates {shares['communicate']:.0%}"
-        )
+        computes, communicates = shares["compute"], shares["communicate"]
+        said.append(f"rank {rank} computes {computes:.0%} and communicates {communicates:.0%}")
     ax.set_yticks(range(len(lanes)), [f"rank {n}" for n in (names or range(len(lanes)))])
-    ax.set(
-        xlim=(0, (end - begin) * scale or 1),
-        ylim=(len(lanes) - 0.5, -0.5),
-        xlabel=f"{unit} ({kind})",
-    )
+    ax.set(xlim=(0, (end - begin) * scale or 1), ylim=(len(lanes) - 0.5, -0.5))
+    ax.set_xlabel(f"{unit} ({kind})")
     ax.grid(axis="y", visible=False)
     used = [doing for doing in _LOOKS if any(lane[doing] for lane in lanes)]
     looks = [Rectangle((0, 0), 1, 1, edgecolor="white", **_LOOKS[doing]) for doing in used]
     words = {"compute": "computes", "communicate": "communicates", "wait": "waits"}
     fig.legend(looks, [words[doing] for doing in used], loc="outside upper center", ncols=3)
-    present(
-        fig,
-        f"What each rank did in {seconds(end - begin)}, {kind}: {'; '.join(said)} of the time.",
-    )
+    length = seconds(end - begin)
+    present(fig, f"What each rank did in {length}, {kind}: {'; '.join(said)} of the time.")
 
 
 def _time_unit(length: float) -> tuple[str, float]:
@@ -134,37 +119,28 @@ def _covered(bars: Sequence[_Bar]) -> float:
     return total
 
 
-def _write(ax: Axes, text: str, left: float, y: float, width: float, whole: float) -> None:
-    if width > 0.011 * whole * (len(text) + 1):
-        box = {"facecolor": "#fdfdfb", "edgecolor": "none", "alpha": 0.85, "pad": 1.2}
-        ax.text(left + width / 2, y, text, ha="center", va="center", fontsize=8.5, bbox=box)
+def _write(ax: Axes, text: str, x: float, y: float) -> None:
+    """Write a text on a light ground, centred."""
+    box = {"facecolor": "#fdfdfb", "edgecolor": "none", "alpha": 0.85, "pad": 1.2}
+    ax.text(x, y, text, ha="center", va="center", fontsize=8.5, bbox=box)
 
 
 def chunks(run: Run) -> None:
     """Draw after each step which ranks' numbers every place of every rank's tensor holds.
 
-    Parameters
-    ----------
-    run
-        Of a program that used ``cluster.marked``, with at most 6 ranks and 8 places.
+    ``run`` is of a program that used ``cluster.marked``, with at most 6 ranks and 8 places.
     """
     n = len(run.marks)
     places = len(run.marks[0][0][1]) if all(run.marks) else 0
     if not 1 <= places <= 8 or n > 6:
-        print(
-            "Nothing to draw: begin with x = cluster.marked(dist, size), at most 8 places on 6 ranks."
-        )
+        begin = "begin with x = cluster.marked(dist, size), at most 8 places on 6 ranks."
+        print(f"Nothing to draw: {begin}")
         return
     states = [_after(marks, run.steps) for marks in run.marks]  # by rank, then by step
     columns = min(run.steps + 1, 4 if places > 4 else 7)
     rows = math.ceil((run.steps + 1) / columns)
-    fig, axes = plt.subplots(
-        rows,
-        columns,
-        figsize=(8.8, rows * (0.28 * n + 0.55) + 0.5),
-        layout="constrained",
-        squeeze=False,
-    )
+    size = (8.8, rows * (0.28 * n + 0.55) + 0.5)
+    fig, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
     for step, ax in enumerate(axes.flat):
         if step > run.steps:
             ax.set_axis_off()
@@ -185,9 +161,8 @@ def chunks(run: Run) -> None:
     if any(c > 1 for state in states for values in state for v in values for c in _digits(v, n)):
         looks.append(Rectangle((0, 0), 1, 1, linewidth=0, **_TWICE))
         words.append("more than once")
-    fig.legend(
-        looks, words, loc="outside lower center", ncols=len(looks) if n < 5 else 4, fontsize=9
-    )
+    columns = len(looks) if n < 5 else 4
+    fig.legend(looks, words, loc="outside lower center", ncols=columns, fontsize=9)
     full = sum(all(c == 1 for c in _digits(v, n)) for state in states for v in state[-1])
     present(
         fig,
@@ -200,13 +175,7 @@ _TWICE = {"facecolor": "#222222", "hatch": "xxxx", "edgecolor": "#ff5555"}
 
 
 def ring(all_reduce: Callable[..., Any]) -> None:
-    """Draw what a try at the puzzle does with 8 numbers on each of 4 ranks, right or wrong.
-
-    Parameters
-    ----------
-    all_reduce
-        Called as ``all_reduce(x, dist)`` on each rank.
-    """
+    """Draw what a try at the puzzle, ``all_reduce(x, dist)``, does with 8 numbers on each of 4 ranks."""
     try:
         done = run(lambda dist: all_reduce(marked(dist, 8), dist), ranks=4, limit=10)
     except Exception as error:  # noqa: BLE001  (the check shows what the learner's function raised)
@@ -249,7 +218,7 @@ def buckets(
     first: int = 2**20,
     cap: int = 25 * 2**20,
 ) -> tuple[Figure, str]:
-    """Return a picture of when gradients are ready in the backward pass and when DDP sends them, and its words.
+    """Return a figure of when gradients are ready in backward and when DDP sends them, and its description.
 
     Each layer takes the share of the backward pass that its gradient has of all bytes, and an all_reduce is
     a ring: a model, so that the idea is seen.
@@ -262,8 +231,6 @@ def buckets(
         How long the backward pass takes, in seconds.
     bandwidth, latency
         Of a link, in bytes per second and in seconds.
-    ranks
-        How many.
     first, cap
         How many bytes fill the first bucket, and the others: PyTorch's defaults.
     """
@@ -292,15 +259,7 @@ def buckets(
         look = {"color": COLOURS[number % 6], "hatch": "////" if row else "", "edgecolor": "white"}
         ax.barh(row, length * scale, left=start * scale, height=0.7, linewidth=0.8, **look)
         fits = length * scale > 0.0092 * whole * len(name)
-        ax.text(
-            (start + length / 2) * scale,
-            row,
-            name if fits else str(number) * row,
-            ha="center",
-            va="center",
-            fontsize=8.5,
-            bbox={"facecolor": "#fdfdfb", "edgecolor": "none", "alpha": 0.85, "pad": 1.2},
-        )
+        _write(ax, name if fits else str(number) * row, (start + length / 2) * scale, row)
     grey = {"color": "#a8a8a4", "edgecolor": "white", "height": 0.7}
     ax.barh(2, backward * scale, **grey)
     ax.barh(2, ring(total) * scale, left=backward * scale, hatch="////", **grey)

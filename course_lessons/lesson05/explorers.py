@@ -13,7 +13,7 @@ LINKS = {6e9: "6 GB/s", 1.25e9: "1.25 GB/s (10 Gbit/s)", 25e9: "25 GB/s", 300e9:
 
 
 def buckets() -> None:
-    """Let the learner choose link, bucket size and ranks, and see which sending hides behind the backward pass."""
+    """Let the learner choose link, bucket size and ranks, and see what hides behind the backward pass."""
 
     def draw(bandwidth: float, cap: int, ranks: int, tied: bool) -> tuple[Figure, str]:
         layers = {f"layer {i}": 8 * MIB for i in range(8)}
@@ -38,6 +38,7 @@ def buckets() -> None:
             "tied": box("an embedding of 32 MiB, ready last"),
         },
         draw=draw,
-        found="The last bucket is full when backward ends, so it always sticks out. Small buckets shorten it and pay "
-        "the latency more often; with one large bucket nothing hides. An embedding that is ready last sticks out whole.",
+        found="The last bucket is full when backward ends, so it always sticks out. Small buckets shorten "
+        "it and pay the latency more often; with one large bucket nothing hides. An embedding that is ready "
+        "last sticks out whole.",
     ).show()

@@ -1,17 +1,13 @@
 """A checkpoint with strange keys."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from course_lessons.shared.checking import OrValueError
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
-from course_utils.exercises.judge import Raised
 from course_utils.exercises.values import same
 
 
@@ -23,8 +19,8 @@ def rescue(state, model):
     raise ValueError("this checkpoint is of another model")
 
 
-def _models() -> Iterator[nn.Module]:
-    """Yield models in whose keys the words stand nowhere, in the middle, at the beginning, and at that of every key."""
+def _models():
+    """Yield models in whose keys the words stand nowhere, in the middle, and where some or all keys begin."""
     plain = nn.ModuleDict({"dense": nn.Linear(2, 3, bias=False)})
     plain["dense"].register_buffer("mask", torch.ones(2, dtype=torch.bool))
     yield plain
@@ -36,24 +32,24 @@ def _models() -> Iterator[nn.Module]:
     yield nn.ModuleDict({"module": nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))})
 
 
-def _cases() -> Iterator[tuple[dict[str, Tensor], nn.Module]]:
+def _cases():
     """Yield checkpoints, each with the model that is to take it."""
     for model in _models():
-        own = {key: value + 10 * at for at, (key, value) in enumerate(model.state_dict().items())}
-        first, *_, last = own
+        state = {key: value + 10 * i for i, (key, value) in enumerate(model.state_dict().items())}
+        first, *_, last = state
         for prefix in ("module.", "", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."):
-            saved = {prefix + key: value for key, value in own.items()}
+            saved = {prefix + key: value for key, value in state.items()}
             yield saved, model
             yield {key: value for key, value in saved.items() if key != prefix + last}, model
             yield {**saved, f"{prefix}other.weight": torch.ones(1)}, model
-        yield {f"module.{key}": own[key] for key in reversed(own)}, model
+        yield {f"module.{key}": state[key] for key in reversed(state)}, model
         for prefix in ("net.", "module.module.", "_orig_mod._orig_mod."):
-            yield {prefix + key: value for key, value in own.items()}, model
-        yield {key if key == first else f"module.{key}": own[key] for key in own}, model
+            yield {prefix + key: value for key, value in state.items()}, model
+        yield {key if key == first else f"module.{key}": state[key] for key in state}, model
         yield {}, model
 
 
-def _sources(got: Any, state: Mapping[str, Tensor], model: nn.Module) -> Any:
+def _sources(got, state, model):
     """Return, for each key of a result, which tensor of the checkpoint it has."""
     if not isinstance(got, Mapping):
         return "None" if got is None else type(got).__name__
@@ -65,24 +61,12 @@ def _sources(got: Any, state: Mapping[str, Tensor], model: nn.Module) -> Any:
     return sources
 
 
-class _OrRefused(OverCases):
-    """What is compared is what came back, or that ``ValueError`` was raised."""
-
-    def _value(self, function: Callable[..., Any], case: tuple[Any, ...]) -> Any:
-        try:
-            return super()._value(function, case)
-        except (ValueError, Raised) as error:
-            if not isinstance(getattr(error, "error", error), ValueError):
-                raise
-            return "ValueError"
-
-
 _FITS = "{prefix + key for key in wanted} == set(state)"
 _REFUSAL = 'raise ValueError("this checkpoint is of another model")'
 _FIVE = '("", "module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module.")'
 
 
-def _changing_keys(change: Callable[[str], str]) -> Callable[..., Any]:
+def _changing_keys(change):
     """Return a wrong answer that changes each key for itself."""
 
     def rescue(state, model):
@@ -96,14 +80,10 @@ def _changing_keys(change: Callable[[str], str]) -> Callable[..., Any]:
 
 _TWINS = {
     "everywhere": _changing_keys(lambda key: key.replace("module.", "").replace("_orig_mod.", "")),
-    "key-by-key": (
-        _changing_keys(lambda key: key.removeprefix("module.").removeprefix("_orig_mod.")),
-        _changing_keys(lambda key: key.removeprefix("_orig_mod.").removeprefix("module.")),
+    "key-by-key": _changing_keys(
+        lambda key: key.removeprefix("module.").removeprefix("_orig_mod.")
     ),
-    "two-wrappers": (
-        {_FIVE: '("", "module.", "_orig_mod.")'},
-        {_FIVE: '("", "module.", "_orig_mod.", "module._orig_mod.")'},
-    ),
+    "two-wrappers": {_FIVE: '("", "module.", "_orig_mod.", "module._orig_mod.")'},
     "not-refused": (
         {_REFUSAL: "return state"},
         {_FITS: "all(prefix + key in state for key in wanted)"},
@@ -117,10 +97,11 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-A checkpoint was saved while the model was wrapped: by DDP, which puts `module.` before each key, by `torch.compile`, which puts
-`_orig_mod.` there, by both, in either order, or by neither. Write `rescue(state, model)`: a dict with the keys of
-`model.state_dict()` and the tensors of `state`, not copies of them. `state` stays as it is, and `model` is not wrapped. Some models
-have a child that is really called `module`. Where the keys of both differ in any other way, raise `ValueError`.
+A checkpoint was saved while the model was wrapped: by DDP, which puts `module.` before each key, by
+`torch.compile`, which puts `_orig_mod.` there, by both, in either order, or by neither. Write
+`rescue(state, model)`: a dict with the keys of `model.state_dict()` and the tensors of `state`, not copies of
+them. `state` stays as it is, and `model` is not wrapped. Some models have a child that is really called
+`module`. Where the keys of both differ in any other way, raise `ValueError`.
 """,
     hints=(
         "Ask which keys you want, and who knows them. The checkpoint's keys alone can't tell you where a "
@@ -141,7 +122,7 @@ for ending in ("", ".jpg", ".png"):
 ```""",
     ),
     reference=rescue,
-    check_answer=_OrRefused(
+    check_answer=OrValueError(
         rescue,
         _cases,
         twins_of(rescue, _TWINS),
@@ -153,13 +134,14 @@ for ending in ("", ".jpg", ".png"):
     "people's come as they are, though, and `strict=False` would load one with strange keys without an "
     "error and without a single weight.",
     diagnoses={
-        "everywhere": "The word is cut out wherever it stands in a key. A key can hold it in its middle, and as a part of "
-        "a longer word.",
-        "key-by-key": "Each key loses its beginning for itself, without a look at the model's keys. They can begin with "
-        "`module.` too, so ask the model which keys it wants.",
-        "two-wrappers": "A checkpoint of a model that was wrapped twice is not taken apart. There are two orders.",
-        "not-refused": "The keys of both differ in more than a prefix here, and your function doesn't refuse. "
-        "Raise `ValueError`, so that no weight is lost without a word.",
+        "everywhere": "The word is cut out wherever it stands in a key. A key can hold it in its middle, "
+        "and as a part of a longer word.",
+        "key-by-key": "Each key loses its beginning for itself, without a look at the model's keys. They "
+        "can begin with `module.` too, so ask the model which keys it wants.",
+        "two-wrappers": "A checkpoint of a model that was wrapped twice is not taken apart. There are two "
+        "orders.",
+        "not-refused": "The keys of both differ in more than a prefix here, and your function doesn't "
+        "refuse. Raise `ValueError`, so that no weight is lost without a word.",
         "copied": "The tensors are copies. A checkpoint can be as large as the memory, so do not double it.",
     },
 )

@@ -1,19 +1,14 @@
 """Puzzle: all_reduce on a ring."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from course_lessons.shared.checking import on_ranks
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 
-from .checking import words
+from .checking import NOT_THERE, Watched, words
 
 
 def ring_all_reduce(x, dist):
@@ -31,53 +26,32 @@ def ring_all_reduce(x, dist):
             part.copy_(received)
 
 
-COLLECTIVES = ("all_", "reduce", "gather", "scatter", "broadcast")
-"""How their names begin."""
-
-
-class _Watched:
-    """What a rank sees as ``dist``; notes what is asked for. What is still to arrive is no rank's number."""
-
-    def __init__(self, dist: Any, asked: set[str]) -> None:
-        self._dist, self._asked = dist, asked
-
-    def __getattr__(self, name: str) -> Any:
-        self._asked.add(name)
-        return getattr(self._dist, name)
-
-    def irecv(self, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return self._dist.irecv(tensor.fill_(_NOT_THERE), *args, **kwargs)
-
-
-_NOT_THERE = -1e9
-"""What a tensor holds until its message has arrived."""
-
-
-_RINGS: tuple[tuple[tuple[int, ...], int, torch.dtype], ...] = (
+_COLLECTIVES = ("all_", "reduce", "gather", "scatter", "broadcast")  # how their names begin
+_RINGS = (  # the tensor's shape, how many ranks, and the dtype
     ((12,), 4, torch.float32),
     ((12,), 3, torch.int64),
     ((3, 5), 4, torch.float32),
-    ((6,), 2, torch.float64),
-    ((17,), 5, torch.float32),
+    ((17,), 5, torch.float64),
     ((3,), 4, torch.float32),
     ((5,), 1, torch.float32),
 )
-"""The tensor's shape, how many ranks, and the dtype."""
 
 
-def _check_ring_all_reduce(answer: Callable[..., Any], judge: Judge) -> None:
+def _addend(shape, dtype, rank):
+    return (torch.arange(math.prod(shape)) + 1).mul(10**rank).view(shape).to(dtype)
+
+
+def _check(answer, judge):
     for ring in _RINGS:
-        _judge_ring(answer, *ring, judge)
+        _check_ring(answer, judge, *ring)
 
 
-def _judge_ring(
-    answer: Callable[..., Any], shape: tuple[int, ...], ranks: int, dtype: torch.dtype, judge: Judge
-) -> None:
-    asked: set[str] = set()
+def _check_ring(answer, judge, shape, ranks, dtype):
+    asked = set()
 
-    def program(dist: Any, call: Callable[..., Any]) -> Tensor:
+    def program(dist, call):
         x = _addend(shape, dtype, dist.get_rank())
-        call(x, _Watched(dist, asked))
+        call(x, Watched(dist, asked))
         got = x.clone()
         x.zero_()  # the caller may do so, if nothing is on its way any more
         return got
@@ -89,29 +63,25 @@ def _judge_ring(
         if "before wait()" not in str(raised.error):
             raise
         judge.no("no-wait", seen=f"{where}: {raised.error}", expected="wait() first")
-    judge.expect("collectives", sorted(n for n in asked if n.startswith(COLLECTIVES)), [])
+    judge.expect("collectives", sorted(n for n in asked if n.startswith(_COLLECTIVES)), [])
     judge.expect(f"irecv without wait(), {where}", sum(run.unwaited), 0, "no-wait")
-    if any((result < _NOT_THERE / 2).any() for result in run.results):
+    if any((result < NOT_THERE / 2).any() for result in run.results):
         seen = f"{where}: what was still to arrive is in the result"
         judge.no("no-wait", seen=seen, expected="wait() first")
-    total = torch.stack([_addend(shape, dtype, rank) for rank in range(ranks)]).sum(0)
+    total = sum(_addend(shape, dtype, rank) for rank in range(ranks))
     right = torch.stack([result == total for result in run.results]).flatten(1)
     half_way = (right.sum(0) == 1).all() and right.any(1).all()
     diagnosis = "half-way" if half_way else "wrong-value"
     for rank, result in enumerate(run.results):
         judge.expect(f"x on rank {rank} of {where}", result, total, diagnosis)
     most = 2 * (ranks - 1)
-    piece = math.ceil(math.prod(shape) / ranks) * dtype.itemsize
-    if max(run.sent) > most * piece:
+    limit = most * math.ceil(math.prod(shape) / ranks) * dtype.itemsize
+    if max(run.sent) > limit:
         seen = f"{where}: bytes sent by each rank: {words(run.sent)}"
-        judge.no("whole-tensors", seen=seen, expected=f"at most {most * piece} from each")
+        judge.no("whole-tensors", seen=seen, expected=f"at most {limit} from each")
     if run.steps > most:
         seen = f"{where}: {run.steps} messages, one after the other"
         judge.no("too-many-steps", seen=seen, expected=f"at most {most}")
-
-
-def _addend(shape: tuple[int, ...], dtype: torch.dtype, rank: int) -> Tensor:
-    return (torch.arange(math.prod(shape)) + 1).mul(10**rank).view(shape).to(dtype)
 
 
 EXERCISE = Exercise(
@@ -120,16 +90,18 @@ EXERCISE = Exercise(
     level=3,
     minutes=25,
     task="""
-Through rank 0 one link carries everything while the others are idle. There is a way in which every link carries *less than two*
-gradients, however many ranks there are. Find it.
+Through rank 0 one link carries everything while the others are idle. There is a way in which every link
+carries *less than two* gradients, however many ranks there are. Find it.
 
-Write `ring_all_reduce(x, dist)`. Afterwards `x` holds, on each of the n ranks, the sum over all of them, in place. It is contiguous and
-has any shape; n may be 1, and need not divide its size. You may use `dist.send`, `recv`, `isend` and `irecv`, and no collective.
+Write `ring_all_reduce(x, dist)`. Afterwards `x` holds, on each of the n ranks, the sum over all of them, in
+place. It is contiguous and has any shape; n may be 1, and need not divide its size. You may use `dist.send`,
+`recv`, `isend` and `irecv`, and no collective.
 
-The target, however many ranks there are: at most **2 (n - 1) messages** in a chain where each waits for the one before, and from each rank
-at most **2 (n - 1) pieces** of `math.ceil(x.numel() / n)` numbers. Messages on one link wait for each other, so
-go in rounds. `send` waits until its message is received; `isend` and `irecv` return at once, and are done when `wait()` of what they
-returned has returned. The cell below your answer draws it.
+The target, however many ranks there are: at most **2 (n - 1) messages** in a chain where each waits for the
+one before, and from each rank at most **2 (n - 1) pieces** of `math.ceil(x.numel() / n)` numbers. Messages on
+one link wait for each other, so go in rounds. `send` waits until its message is received; `isend` and `irecv`
+return at once, and are done when `wait()` of what they returned has returned. The cell below your answer
+draws it.
 """,
     hints=(
         "How could all links be busy at the same time? Cut `x` into n pieces with "
@@ -153,21 +125,22 @@ cluster.run(ask_left, ranks=3)
 ```""",
     ),
     reference=ring_all_reduce,
-    check_answer=_check_ring_all_reduce,
+    check_answer=_check,
     may_change=True,
     why="A rank sends less than twice the tensor, whether there are 4 ranks or 4000, and that's why large "
-    "clusters can train at all. NCCL and gloo use rings too, and trees where the tensors are small and "
-    "the number of steps counts for more than the bytes.",
+    "clusters can train at all. NCCL and gloo use rings too, and trees where the tensors are small and the "
+    "number of steps counts for more than the bytes.",
     diagnoses={
-        "deadlock": "A rank waits for ever: each message needs one rank that sends it and one that receives it. Where every rank "
-        "begins with `send`, nobody receives. Begin with `isend`, then receive, and then call `wait()`.",
-        "no-wait": "A message may still be on its way. `isend` and `irecv` only begin one: leave its tensor alone until `wait()` of "
-        "what they returned has returned.",
-        "half-way": "Each rank has one complete piece, and the others are not. The first half of the way is done: now "
-        "the complete pieces go round.",
-        "whole-tensors": "A rank sends more than the target allows. Cut the tensor into pieces, and let every rank send one piece in "
-        "each round, so that no link is the bottleneck.",
-        "too-many-steps": "The bytes are right, and too many messages wait for one another. Those on one link do too: in each round, can "
-        "every rank send one and receive one?",
+        "deadlock": "A rank waits for ever: each message needs one rank that sends it and one that receives "
+        "it. Where every rank begins with `send`, nobody receives. Begin with `isend`, then receive, and "
+        "then call `wait()`.",
+        "no-wait": "A message may still be on its way. `isend` and `irecv` only begin one: leave its tensor "
+        "alone until `wait()` of what they returned has returned.",
+        "half-way": "Each rank has one complete piece, and the others are not. The first half of the way is "
+        "done: now the complete pieces go round.",
+        "whole-tensors": "A rank sends more than the target allows. Cut the tensor into pieces, and let "
+        "every rank send one piece in each round, so that no link is the bottleneck.",
+        "too-many-steps": "The bytes are right, and too many messages wait for one another. Those on one "
+        "link do too: in each round, can every rank send one and receive one?",
     },
 )

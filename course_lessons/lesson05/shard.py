@@ -1,18 +1,14 @@
 """Who takes which rows."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 
 def shard(n, rank, world_size, epoch, seed):
@@ -23,13 +19,23 @@ def shard(n, rank, world_size, epoch, seed):
     return padded[rank::world_size]
 
 
-_SHARDS = ((12, 3), (10, 4), (7, 2), (40, 1), (3, 8), (50, 6), (5, 32))
+def _check(answer, judge):
+    def rows_of(n, rank, ranks, epoch, seed):
+        torch.manual_seed(1000 + rank)  # each rank's global generator has a state of its own
+        with judge.own_generator():
+            rows = answer(n, rank, ranks, epoch, seed)
+        rows = judge.listed(
+            list(rows) if isinstance(rows, range) else rows, "a list of row numbers"
+        )
+        numbers = [row.item() if isinstance(row, (Tensor, np.generic)) else row for row in rows]
+        return [judge.is_a(number, int, "whole row numbers") for number in numbers]
 
+    def order(epoch, seed=3):
+        return [row for rank in (0, 1) for row in rows_of(50, rank, 2, epoch, seed)]
 
-def _check_shard(answer: Callable[..., Any], judge: Judge) -> None:
-    for n, ranks in _SHARDS:
-        _judge_shards(answer, n, ranks, judge)
-    epochs = [_order(answer, 50, epoch, 3, judge) for epoch in range(4)]
+    for n, ranks in ((12, 3), (10, 4), (7, 2), (40, 1), (3, 8), (50, 6), (5, 32)):
+        _judge_shards([rows_of(n, rank, ranks, 2, 3) for rank in range(ranks)], n, judge)
+    epochs = [order(epoch) for epoch in range(4)]
     first, later = epochs[:2]
     steps = Counter((after - before) % 50 for before, after in pairwise(first[:25]))
     if max(steps.values(), default=0) > 12:
@@ -43,51 +49,24 @@ def _check_shard(answer: Callable[..., Any], judge: Judge) -> None:
             )
             judge.no("same-rows", seen=seen, expected="another choice")
     judge.expect("different orders in epochs 0 to 3", len({*map(tuple, epochs)}), 4)
-    other = _order(answer, 50, 0, 8, judge)
-    judge.expect("seeds 3 and 8 give the same order in epoch 0", first == other, False)
+    judge.expect("seeds 3 and 8 give the same order in epoch 0", first == order(0, seed=8), False)
 
 
-def _judge_shards(answer: Callable[..., Any], n: int, ranks: int, judge: Judge) -> None:
+def _judge_shards(shards, n, judge):
     """Refuse the rows of an epoch that are no fair division of ``n`` rows."""
-    shards = [_rows(answer, n, rank, ranks, 2, 3, judge) for rank in range(ranks)]
     some = ", ".join(f"rank {rank} {rows[:5]}" for rank, rows in enumerate(shards[:4]))
-    seen = f"{n} rows for {ranks} ranks: {some}"
-    sizes = {len(rows) for rows in shards}
-    if sizes != {math.ceil(n / ranks)}:
+    seen = f"{n} rows for {len(shards)} ranks: {some}"
+    sizes, size = {len(rows) for rows in shards}, math.ceil(n / len(shards))
+    if sizes != {size}:
         diagnosis = "unequal" if len(sizes) > 1 else "wrong-value"
-        judge.no(diagnosis, seen=seen, expected=f"on each rank: {math.ceil(n / ranks)}")
-    often = Counter(row for rows in shards for row in rows)
-    if {*often} - {*range(n)}:
+        judge.no(diagnosis, seen=seen, expected=f"on each rank: {size}")
+    counts = Counter(row for rows in shards for row in rows)
+    if {*counts} - {*range(n)}:
         judge.no(seen=seen, expected=f"row numbers from 0 to {n - 1}")
-    if len(often) < n:
+    if len(counts) < n:
         judge.no("own-order", seen=seen, expected=f"all {n} rows, over all ranks")
-    if max(often.values()) > 1 + min(often.values()):
+    if max(counts.values()) > 1 + min(counts.values()):
         judge.no(seen=seen, expected="no row two times more than another")
-
-
-def _rows(
-    answer: Callable[..., Any],
-    n: int,
-    rank: int,
-    ranks: int,
-    epoch: int,
-    seed: int,
-    judge: Judge,
-) -> list[int]:
-    """Call the answer as a rank does, whose own random numbers are in a state of their own."""
-    torch.manual_seed(1000 + rank)
-    with judge.own_generator():
-        got = answer(n, rank, ranks, epoch, seed)
-    got = list(got) if isinstance(got, range) else got
-    rows = judge.listed(got, "a list of row numbers")
-    numbers = [row.item() if isinstance(row, (Tensor, np.generic)) else row for row in rows]
-    return [judge.is_a(number, int, "whole row numbers") for number in numbers]
-
-
-def _order(
-    answer: Callable[..., Any], n: int, epoch: int, seed: int, judge: Judge
-) -> list[list[int]]:
-    return [row for rank in (0, 1) for row in _rows(answer, n, rank, 2, epoch, seed, judge)]
 
 
 EXERCISE = Exercise(
@@ -96,10 +75,11 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `shard(n, rank, world_size, epoch, seed)`: the list of the row numbers, out of 0 to n - 1, that a rank takes in an epoch.
-Without a word between them the ranks together go through all rows in a random order, another one for each epoch and seed, so
-that a rank does not keep its rows. All take equally many, and no more than needed: where the ranks do not divide n, some rows
-come once more than the others. n may be smaller than the number of ranks. Global random generators stay as they are.
+Write `shard(n, rank, world_size, epoch, seed)`: the list of the row numbers, out of 0 to n - 1, that a rank
+takes in an epoch. Without a word between them the ranks together go through all rows in a random order,
+another one for each epoch and seed, so that a rank does not keep its rows. All take equally many, and no more
+than needed: where the ranks do not divide n, some rows come once more than the others. n may be smaller than
+the number of ranks. Global random generators stay as they are.
 """,
     hints=(
         "How can ranks that never talk to each other agree on one random order? Look at the arguments, and "
@@ -118,17 +98,19 @@ for helper in range(3):
 ```""",
     ),
     reference=shard,
-    check_answer=_check_shard,
+    check_answer=_check,
     why="`DistributedSampler` does the same, and it learns the epoch from `set_epoch`. Equal shares matter, "
-    "because a rank with one batch more would wait for ever in a collective call that no other rank "
-    "makes.",
+    "because a rank with one batch more would wait for ever in a collective call that no other rank makes.",
     diagnoses={
-        "own-order": "Some rows are taken by nobody, and others more than once. All ranks need one and the same order of all "
-        "rows, and pieces of it that don't overlap.",
-        "same-every-epoch": "Each epoch has the same order. That is what happens where `set_epoch` is forgotten.",
-        "same-rows": "Rows that one rank had in epoch 0 stay together in epoch 1. Shuffle all rows first, then share them out.",
-        "unequal": "Some ranks have more rows than others. They would make more steps, and wait for the others.",
-        "global-generator": "Your function changed a global generator. All ranks would draw the same numbers from it "
-        "from here on, as for dropout. Use a `torch.Generator` of your own.",
+        "own-order": "Some rows are taken by nobody, and others more than once. All ranks need one and the "
+        "same order of all rows, and pieces of it that don't overlap.",
+        "same-every-epoch": "Each epoch has the same order. That is what happens where `set_epoch` is "
+        "forgotten.",
+        "same-rows": "Rows that one rank had in epoch 0 stay together in epoch 1. Shuffle all rows first, "
+        "then share them out.",
+        "unequal": "Some ranks have more rows than others. They would make more steps, and wait for the "
+        "others.",
+        "global-generator": "Your function changed a global generator. All ranks would draw the same "
+        "numbers from it from here on, as for dropout. Use a `torch.Generator` of your own.",
     },
 )

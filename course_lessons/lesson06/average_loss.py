@@ -1,17 +1,13 @@
 """An evaluation that keeps nothing."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import Alive, one_thread
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
 
@@ -24,39 +20,32 @@ def average_loss(model, batches, loss_fn):
     return total / count
 
 
-def _mean_of_means(model, batches, loss_fn):
-    with torch.no_grad():
-        losses = [loss_fn(model(x), y).item() for x, y in batches]
-    return sum(losses) / len(losses)
-
-
 class _Evaluation:
     """An answer's call, what it gave, and what was in memory each time that a batch was asked for."""
 
-    def __init__(self, answer: Callable[..., Any], sizes: Sequence[int]) -> None:
+    def __init__(self, answer, sizes):
         torch.manual_seed(len(sizes))
         self.model = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 3)).eval()
         self.pairs = [(torch.randn(n, 6), torch.randint(3, (n,))) for n in sizes]
-        whats = "saved activations", "batches", "outputs"
-        self.alive = {what: Alive() for what in whats}
-        self.held: list[dict[str, int]] = []
+        self.alive = {what: Alive() for what in ("saved activations", "batches", "outputs")}
+        self.held = []
         self.graphs = self.trained = 0
         hook = self.model.register_forward_hook(lambda _, args, out: self._note(out))
         with torch.autograd.graph.saved_tensors_hooks(self._saved, lambda kept: kept):
             self.result = answer(self.model, self._batches(), F.cross_entropy)
         hook.remove()
 
-    def _note(self, output: Tensor) -> None:
+    def _note(self, output):
         self.alive["outputs"].add(output)
         self.graphs += output.requires_grad
         self.trained += self.model.training
 
-    def _saved(self, tensor: Tensor) -> Tensor:
+    def _saved(self, tensor):
         kept = tensor.detach().clone()
         self.alive["saved activations"].add(kept)
         return kept
 
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def _batches(self):
         for x, y in self.pairs:
             self.held.append({what: tensors.bytes for what, tensors in self.alive.items()})
             pair = x.clone(), y.clone()
@@ -66,12 +55,8 @@ class _Evaluation:
 
 
 @one_thread()
-def _check_average_loss(answer: Callable[..., Any], judge: Judge) -> None:
-    for on, sizes in (
-        (True, (8, 8, 8, 8, 8, 8, 8, 3)),
-        (True, (5, 9, 2, 7, 4)),
-        (False, (1, 6, 6, 2)),
-    ):
+def _check(answer, judge):
+    for on, sizes in ((True, (8, 8, 8, 8, 8, 3)), (True, (5, 9, 2, 7, 4)), (False, (1, 6, 6, 2))):
         with torch.set_grad_enabled(on):
             run = _Evaluation(answer, sizes)
             judge.expect("gradients on after the call", torch.is_grad_enabled(), on, "grad-off")
@@ -92,8 +77,9 @@ def _check_average_loss(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("wrong-type", seen="a tensor", expected="a Python number")
         got = judge.number(run.result)
         right = average_loss(run.model, run.pairs, F.cross_entropy)
-        means = _mean_of_means(run.model, run.pairs, F.cross_entropy)
-        diagnosis = "mean-of-means" if math.isclose(got, means, rel_tol=1e-4) else "wrong-value"
+        losses = [average_loss(run.model, [pair], F.cross_entropy) for pair in run.pairs]
+        means = math.isclose(got, sum(losses) / len(losses), rel_tol=1e-4)
+        diagnosis = "mean-of-means" if means else "wrong-value"
         rows = ", ".join(map(str, sizes))
         judge.expect(f"loss for batches of {rows} rows", got, right, diagnosis, nearly(1e-4))
 
@@ -128,16 +114,18 @@ print(negative / rows)  # the share among all 8 rows
 ```""",
     ),
     reference=average_loss,
-    check_answer=_check_average_loss,
+    check_answer=_check,
     why="A leak of this kind does not show in the first batches. The evaluation runs out of memory in its "
     "middle, where the batch is no larger than before.",
     diagnoses={
-        "leak": "Each batch adds to what is kept: something that you carry, a running total, a list of losses, still has its "
-        "graph, and the graph holds the activations of every batch so far.",
+        "leak": "Each batch adds to what is kept: something that you carry, a running total, a list of "
+        "losses, still has its graph, and the graph holds the activations of every batch so far.",
         "graph": "Nothing piles up, but each forward pass still saves its activations for a backward pass "
         "that never comes.",
-        "keeps-batches": "What `batches` gave is still in memory at the end. Something holds it: a list made of `batches`, for example.",
+        "keeps-batches": "What `batches` gave is still in memory at the end. Something holds it: a list "
+        "made of `batches`, for example.",
         "mean-of-means": "The mean over batches is not the mean over samples where batches differ in size.",
-        "grad-off": "Your function changes PyTorch's gradient mode for all code that follows. A `with` block puts back what was.",
+        "grad-off": "Your function changes PyTorch's gradient mode for all code that follows. A `with` "
+        "block puts back what was.",
     },
 )

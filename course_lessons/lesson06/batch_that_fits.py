@@ -1,9 +1,5 @@
 """Two measurements and a straight line."""
 
-from __future__ import annotations
-
-import random
-
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
@@ -19,22 +15,19 @@ _MIB = 2**20
 _CASES = (
     ((8, 500 * _MIB), (16, 600 * _MIB), 1000 * _MIB),
     ((10, 1000), (20, 1500), 1520),
-    ((16, 600 * _MIB), (48, 1000 * _MIB), 12345 * _MIB),
     ((32, 700 * _MIB), (64, 1339 * _MIB), 700 * _MIB),
     ((32, 700 * _MIB), (64, 1339 * _MIB), 699 * _MIB),
-    ((1, 31_000_000), (4, 31_900_000), 15_634_661_376),
     ((10, 1000), (20, 1500), 1549),
     ((10, 1000), (20, 1500), 1550),
     ((10, 1000), (20, 1500), 550),
     ((10, 1000), (20, 1500), 549),
-    ((10, 1000), (20, 1500), 100),
     ((3, 1000), (10, 1100), 2205),
     ((3, 1000), (10, 1150), 2500),
     ((3, 1000), (10, 1100), 900),
 )
 
 
-def _draw(source: random.Random) -> tuple[tuple[int, int], tuple[int, int], int]:
+def _draw(source):
     few, step = source.randint(1, 64), source.randint(1, 64)
     low, slope = source.randint(10**6, 10**8), source.randint(10**4, 10**6)
     high = low + slope * step + source.randint(0, step - 1)
@@ -46,13 +39,10 @@ def _draw(source: random.Random) -> tuple[tuple[int, int], tuple[int, int], int]
 
 
 _LINE = "few + (capacity - low) * (many - few) // (high - low)"
-_SLOPE = "((high - low) / (many - few))"
 _TWINS = {
     "no-fixed-part": (
         lambda small, large, capacity: capacity * large[0] // large[1],
-        lambda small, large, capacity: capacity * small[0] // small[1],
         {"few + (capacity - low)": "capacity"},
-        {_LINE: f"int(capacity // {_SLOPE})"},
     ),
     "rounded-up": (
         {"few + (capacity - low)": "few - (low - capacity)"},

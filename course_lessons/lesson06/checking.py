@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -9,14 +13,9 @@ from course_lessons.shared.checking import Alive
 
 
 class Block(nn.Module):
-    """A residual block: norm, up, GELU, dropout, down. It shows what it makes to ``watch``, and counts in ``calls``.
+    """A residual block, ``width`` features outside and ``inner`` inside: norm, up, GELU, dropout, down.
 
-    Parameters
-    ----------
-    width, inner
-        Features outside and inside.
-    dropout
-        The share of the inner features that is dropped.
+    It shows what it makes to ``watch``, and counts its calls in ``calls``.
     """
 
     def __init__(self, width: int, inner: int, dropout: float = 0.0) -> None:
@@ -41,10 +40,36 @@ class Block(nn.Module):
         return x + self.down(kept)
 
 
-ROWS, WIDTH, INNER, BLOCKS = 32_768, 64, 256, 10
-"""The batch and the network of 06.frugal_step."""
+class _Activations(list):
+    """What takes memory. (A list itself cannot be referenced weakly.)"""
 
 
-def challenge_model(width: int = WIDTH, inner: int = INNER, blocks: int = BLOCKS) -> nn.Sequential:
-    """Return the network of 06.frugal_step: residual blocks and a head for ten classes."""
-    return nn.Sequential(*(Block(width, inner) for _ in range(blocks)), nn.Linear(width, 10))
+class Card:
+    """A make-believe card on which a batch of ``most`` fits; notes what is tried and what is left over.
+
+    Like a real training, a try holds memory in its frame, in a reference cycle, and in what it returns.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.tried: list[int] = []
+        self.left_over: set[str] = set()
+        self._held: dict[str, weakref.ref[Any]] = {}
+
+    def works(self, batch: int) -> Any:
+        """Train with a batch, or run out of memory."""
+        self.tried.append(batch)
+        self.left_over |= {name for name, ref in self._held.items() if ref() is not None}
+        if len(self.tried) > 200:
+            raise RuntimeError("more than 200 tries")
+        activations, cycle, result = _Activations(), _Activations(), _Activations()
+        cycle.append(cycle)
+        parts = {"result-kept": result, "held-by-error": activations, "not-collected": cycle}
+        self._held = {name: weakref.ref(part) for name, part in parts.items()}
+        del parts
+        if not isinstance(batch, int) or batch < 1:
+            raise ValueError(f"works({batch!r}): a batch is a whole number from 1 on")
+        if batch > self.most:
+            del result
+            raise torch.OutOfMemoryError("CUDA out of memory. (a make-believe card)")
+        return result

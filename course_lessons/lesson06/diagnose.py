@@ -1,15 +1,12 @@
 """Read an out-of-memory message."""
 
-from __future__ import annotations
-
 import operator
-import random
-from typing import Any
 
 from course_lessons.shared import memory
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
+from simgpu.allocator import format_size
 
 
 def diagnose(message):
@@ -23,62 +20,43 @@ def diagnose(message):
     return "too large"
 
 
-def _sentence(
-    requested: float,
-    capacity: float,
-    free: float,
-    allocated: float,
-    unallocated: float,
-    context: float = 300.0,
-    others: float = 0.0,
-) -> str:
-    """Return CUDA's sentence; every figure is in MiB. What is left of the capacity is the driver's."""
-
-    def size(mib: float) -> str:
-        return _size(round(mib * 2**20))
-
-    own = size(allocated + unallocated + context)
-    process = f"Process 4100 has {size(others)} memory in use. " if others else ""
+def _message(requested, capacity, free, allocated, unallocated, context=300.0, others=0.0):
+    """Return CUDA's message; every figure is in MiB. What is left of the capacity is the driver's."""
+    own = allocated + unallocated + context
+    figures = requested, capacity, free, others, own, allocated, unallocated
+    sizes = [format_size(round(mib * 2**20)) for mib in figures]
+    requested, capacity, free, theirs, own, allocated, unallocated = sizes
+    process = f"Process 4100 has {theirs} memory in use. " if others else ""
     return (
-        f"CUDA out of memory. Tried to allocate {size(requested)}. GPU 0 has a total capacity of "
-        f"{size(capacity)} of which {size(free)} is free. {process}Including non-PyTorch memory, "
-        f"this process has {own} memory in use. Of the allocated memory {size(allocated)} is allocated by "
-        f"PyTorch, and {size(unallocated)} is reserved by PyTorch but unallocated. "
-        "If reserved but unallocated memory is large try setting "
+        f"CUDA out of memory. Tried to allocate {requested}. GPU 0 has a total capacity of {capacity} "
+        f"of which {free} is free. {process}Including non-PyTorch memory, this process has {own} memory "
+        f"in use. Of the allocated memory {allocated} is allocated by PyTorch, and {unallocated} is "
+        "reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
         "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
     )
 
 
-def _size(nbytes: int) -> str:
-    """Return a number of bytes as PyTorch's messages write it."""
-    from simgpu.allocator import format_size
-
-    return format_size(nbytes)
-
-
 _MESSAGES = (
-    _sentence(20480, 15360, 12288, 2560, 212),  # too large
-    _sentence(512, 15360, 100, 14800, 160),  # too large
-    _sentence(2048, 15360, 1024, 9728, 4308),  # fragmented
-    _sentence(512, 15360, 256, 14548, 256),  # fragmented
-    _sentence(300, 15360, 10, 14650, 400),  # fragmented
-    _sentence(0.5, 15360, 0.25, 15058.5, 1.25),  # fragmented
-    _sentence(4096, 15360, 512, 1024, 100, others=13424),  # someone else
-    _sentence(2048, 8192, 256, 5844, 0, others=1792),  # someone else
-    _sentence(1024, 15360, 512, 8192, 2260, others=4096),  # fragmented
-    _sentence(8192, 15360, 512, 10240, 212, others=4096),  # too large
-    _sentence(600, 15360, 100, 14650, 110, others=200),  # too large
+    _message(20480, 15360, 12288, 2560, 212),  # too large
+    _message(2048, 15360, 1024, 9728, 4308),  # fragmented
+    _message(512, 15360, 256, 14548, 256),  # fragmented
+    _message(0.5, 15360, 0.25, 15058.5, 1.25),  # fragmented
+    _message(4096, 15360, 512, 1024, 100, others=13424),  # someone else
+    _message(2048, 8192, 256, 5844, 0, others=1792),  # someone else
+    _message(1024, 15360, 512, 8192, 2260, others=4096),  # fragmented
+    _message(8192, 15360, 512, 10240, 212, others=4096),  # too large
+    _message(600, 15360, 100, 14650, 110, others=200),  # too large
 )
 
 
-def _draw(source: random.Random) -> tuple[str]:
+def _draw(source):
     """Return a message of a card of less than 1 GiB, so that every figure is exact."""
     free, unallocated, others, allocated = (source.choice((0, 50, 90, 150, 220)) for _ in range(4))
     reach = free + unallocated
     near = (reach, reach + others, free, unallocated, others, free + others)
     requested = max(source.choice(near) + source.choice((-10, 0, 0, 10)), 5)
     capacity = free + unallocated + others + allocated
-    return (_sentence(requested, capacity, free, allocated, unallocated, 0, others),)
+    return (_message(requested, capacity, free, allocated, unallocated, 0, others),)
 
 
 _REACH = 'found["free"] + found["unallocated"]'
@@ -88,15 +66,15 @@ _TWINS = {
 }
 
 
-def _read(judge: Judge, got: Any) -> str:
+def _read(judge, got):
     known = ("too large", "fragmented", "someone else")
     if judge.is_a(got, str, "one of the three texts") not in known:
         judge.no(seen=got, expected=" / ".join(known))
     return got
 
 
-def _situation(message: str) -> str:
-    f = {name: _size(n) for name, n in memory.figures(message).items()}
+def _situation(message):
+    f = {name: format_size(n) for name, n in memory.figures(message).items()}
     return (
         f"{f['requested']} asked for, where of {f['capacity']} are free {f['free']}, this process has "
         f"{f['process']}, and of them {f['unallocated']} unallocated"
@@ -165,8 +143,8 @@ print(pay(40, 40, 60), pay(100, 40, 60), pay(101, 40, 60), sep=", ")
         "allocated": "What is allocated is in use: tensors are in it. Idle is what is **unallocated**.",
         "not-enough": "Even all that is free and unallocated together is less than the request, so pieces "
         "are not the problem. The message gives the same advice every time.",
-        "enough-in-pieces": "What is free and unallocated together is enough for the request. It "
-        "failed because no single piece is.",
+        "enough-in-pieces": "What is free and unallocated together is enough for the request. It failed "
+        "because no single piece is.",
         "not-their-fault": "This process has enough bytes without those of others. Look at the pieces first.",
     },
 )

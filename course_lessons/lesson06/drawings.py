@@ -13,16 +13,14 @@ from matplotlib.patches import Rectangle
 from course_utils.plots import BLUE, COLOURS, DASHES, MARKERS, log_ticks, present
 from course_utils.timing import seconds
 
+_IN_USE = {"facecolor": BLUE, "edgecolor": "#444444"}
+_IDLE = {"facecolor": "white", "edgecolor": "#444444", "hatch": "///"}
+
 
 def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
-    """Draw an allocator's segments, each as a bar, and the pieces that are in use in them.
+    """Draw an allocator's ``most`` largest segments, each as a bar, and the pieces that are in use in them.
 
-    Parameters
-    ----------
-    segments
-        What ``torch.cuda.memory_snapshot()`` returns.
-    most
-        How many segments to draw; the largest are taken.
+    ``segments`` is what ``torch.cuda.memory_snapshot()`` returns.
     """
     largest = sorted(segments, key=lambda segment: segment["total_size"], reverse=True)[:most]
     if not largest:
@@ -32,22 +30,14 @@ def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
     fig, ax = plt.subplots(figsize=(7.6, 0.42 * len(largest) + 1.1), layout="constrained")
     for row, segment in enumerate(largest):
         for block in segment["blocks"]:
-            used = block["state"] != "inactive"
-            ax.barh(
-                row,
-                block["size"] / 2**20,
-                left=(block["address"] - segment["address"]) / 2**20,
-                height=0.7,
-                color=BLUE if used else "white",
-                edgecolor="#444444",
-                hatch=None if used else "///",
-            )
+            look = _IDLE if block["state"] == "inactive" else _IN_USE
+            left = (block["address"] - segment["address"]) / 2**20
+            ax.barh(row, block["size"] / 2**20, left=left, height=0.7, **look)
     left_out = f", of {len(segments)}" * (len(segments) > most)
     ax.set(xlabel="MiB from the segment's start", ylabel="segment", ylim=(len(largest) - 0.5, -0.5))
     ax.set_yticks(range(len(largest)), [str(row + 1) for row in range(len(largest))])
     ax.grid(False)
-    looks = [Rectangle((0, 0), 1, 1, facecolor=BLUE, edgecolor="#444444")]
-    looks += [Rectangle((0, 0), 1, 1, facecolor="white", edgecolor="#444444", hatch="///")]
+    looks = [Rectangle((0, 0), 1, 1, **look) for look in (_IN_USE, _IDLE)]
     fig.legend(looks, ["in use", "idle, and kept"], loc="outside upper center", ncols=2)
     used = sum(segment["allocated_size"] for segment in largest) / 2**20
     total = sum(segment["total_size"] for segment in largest) / 2**20
@@ -59,46 +49,26 @@ def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
 
 
 def turns(used: Mapping[str, Sequence[float]]) -> None:
-    """Draw the memory in use after each turn of some loops; lines that coincide stay visible.
-
-    Parameters
-    ----------
-    used
-        For each loop, the MiB in use after every turn.
-    """
+    """Draw the MiB in use after each turn of some loops, by name; lines that coincide stay visible."""
     fig, ax = plt.subplots(layout="constrained")
     styles = itertools.cycle(((7.0, "-"), (4.0, "-"), (1.5, "--")))
     for (name, values), (width, dash), colour in zip(used.items(), styles, COLOURS, strict=False):
         ax.plot(range(1, 1 + len(values)), values, dash, color=colour, linewidth=width, label=name)
     ax.set(xlabel="turn", ylabel="allocated, MiB", ylim=(0, None))
     ax.legend()
-    each = "; ".join(
-        f"{name} {', '.join(f'{v:.1f}' for v in values)}" for name, values in used.items()
-    )
+    each = "; ".join(f"{n} {', '.join(f'{v:.1f}' for v in values)}" for n, values in used.items())
     present(fig, f"MiB in use after each turn of a loop: {each}.")
 
 
 def batch_curve(
     rows: Sequence[int], peaks: Sequence[float], drawn: Sequence[object], kind: str
 ) -> None:
-    """Draw the peak memory against the batch size, and the curve that the learner drew before.
+    """Draw peaks of memory against the rows in a batch, and the curve that the learner drew before, in MiB.
 
-    Parameters
-    ----------
-    rows
-        The batch sizes.
-    peaks
-        The peak for each, in MiB.
-    drawn
-        What the learner put down for each, in MiB; anything that is no number is left out.
-    kind
-        ``"measured"`` or ``"modelled"``.
+    What of ``drawn`` is no number is left out. ``kind`` is ``"measured"`` or ``"modelled"``.
     """
-    guesses = [
-        (n, float(guess))
-        for n, guess in zip(rows, drawn, strict=False)
-        if isinstance(guess, int | float)
-    ]
+    pairs = zip(rows, drawn, strict=False)
+    guesses = [(n, float(guess)) for n, guess in pairs if isinstance(guess, int | float)]
     fig, ax = plt.subplots(layout="constrained")
     slope, start = np.polyfit(rows[-2:], peaks[-2:], 1)
     ends = [0, rows[-1]], [start, start + slope * rows[-1]]
@@ -120,13 +90,8 @@ def batch_curve(
 def means(costs: Mapping[str, tuple[int, float]], kind: str) -> None:
     """Draw what each way of saving memory saves and costs.
 
-    Parameters
-    ----------
-    costs
-        For each way the peak in bytes and the seconds of a step; the first is what the others are
-        compared with.
-    kind
-        ``"measured"`` or ``"modelled"``.
+    ``costs`` has for each way the peak in bytes and the seconds of a step; the others are compared with the
+    first. ``kind`` is ``"measured"`` or ``"modelled"``.
     """
     usual, usual_time = next(iter(costs.values()))
     shares = {name: (peak / usual, time / usual_time) for name, (peak, time) in costs.items()}
@@ -143,9 +108,8 @@ def means(costs: Mapping[str, tuple[int, float]], kind: str) -> None:
     left.invert_yaxis()
     right.plot(time, places, MARKERS[0], color=COLOURS[1])
     for place, value in zip(places, time, strict=True):
-        right.annotate(
-            f"{value:.2f}×", (value, place), (7, 0), textcoords="offset points", va="center"
-        )
+        beside = {"xytext": (7, 0), "textcoords": "offset points", "va": "center"}
+        right.annotate(f"{value:.2f}×", (value, place), **beside)
     right.axvline(1, color="#555555", linewidth=1)
     right.set(xlabel=f"time, × the plain step's {seconds(usual_time)} ({kind})", xscale="log")
     right.set_xlim(min(time) / 1.4, max(time) * 2)

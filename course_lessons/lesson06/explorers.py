@@ -16,25 +16,13 @@ from simgpu.allocator import Allocator, Block
 
 MIB = 2**20
 CARD = 100 * MIB
-MOMENTS = (
-    "full of tensors",
-    "half deleted",
-    "24 MiB more",
-    "all deleted",
-)
+MOMENTS = ("full of tensors", "half deleted", "24 MiB more", "all deleted")
 
 
 def after(moments: int, size: int, emptied: bool) -> tuple[Allocator, str]:
-    """Return a card's allocator after the first ``moments`` of the story, and what happened last.
+    """Return a card's allocator after the first ``moments`` of `MOMENTS`, and what happened last.
 
-    Parameters
-    ----------
-    moments
-        How many of `MOMENTS` have passed.
-    size
-        Bytes of each of the tensors that fill the card.
-    emptied
-        Whether ``empty_cache()`` follows each moment.
+    Tensors of ``size`` bytes fill the card; ``empty_cache()`` follows each moment where ``emptied``.
     """
     allocator, said = Allocator(CARD), "nothing yet"
     held: list[Block] = []
@@ -79,20 +67,18 @@ def allocator() -> None:
                 place += piece["size"] / MIB
             ax.axvline(place, color="black", linewidth=2)
         ax.barh(0, CARD / MIB - place, left=place, height=0.8, color="#eeeeea")
-        ax.set(
-            xlim=(0, CARD / MIB), yticks=[], xlabel="MiB of the card; a black line ends a segment"
-        )
+        ax.set(xlim=(0, CARD / MIB), yticks=[])
+        ax.set_xlabel("MiB of the card; a black line ends a segment")
         ax.grid(False)
         used, reserved = state.allocated / MIB, state.reserved / MIB
-        figures = (
-            f"allocated {used:.0f} MiB, reserved {reserved:.0f} MiB, "
-            f"free {CARD / MIB - reserved:.0f} MiB"
-        )
+        free = CARD / MIB - reserved
+        figures = f"allocated {used:.0f} MiB, reserved {reserved:.0f} MiB, free {free:.0f} MiB"
         ax.set_title(f"{said}\n{figures} (modelled)")
         return fig, f"A card of 100 MiB, modelled: {said}; {figures}."
 
     Explorer(
-        question="The card is full, then every second tensor is deleted. Does one of 24 MiB fit into the other half?",
+        question="The card is full, then every second tensor is deleted. Does one of 24 MiB fit into the "
+        "other half?",
         guesses=("yes", "no", "only after empty_cache()", "it depends on the tensors' size"),
         controls={
             "moments": slider(
@@ -104,8 +90,9 @@ def allocator() -> None:
             "emptied": box("empty_cache() after each moment"),
         },
         draw=draw,
-        found="Blue is in use, hatched is idle and kept. A segment goes back whole or not at all: where a tensor "
-        "of 12 MiB has a segment of its own, its gap can go back; where five of 4 MiB share one, it cannot.",
+        found="Blue is in use, hatched is idle and kept. A segment goes back whole or not at all: where a "
+        "tensor of 12 MiB has a segment of its own, its gap can go back; where five of 4 MiB share one, it "
+        "cannot.",
         telling={"moments": 3},
     ).show()
 
@@ -124,10 +111,7 @@ INPUT = 4 * ROWS * WIDTH
 def mountain_heights(checkpointed: tuple[bool, ...]) -> Iterator[tuple[str, int]]:
     """Yield bytes of activations after each block, forward and then backward, by the lesson's count.
 
-    Parameters
-    ----------
-    checkpointed
-        For each block whether it is computed again.
+    ``checkpointed`` says for each block whether it is computed again.
     """
     height = 0
     for again in checkpointed:
@@ -149,12 +133,10 @@ def mountain(blocks: int = 6) -> None:
         fig, ax = plt.subplots(figsize=(7.2, 3.2))
         fig.subplots_adjust(left=0.1, right=0.98, top=0.87, bottom=0.17)
         phases = spoken("forward", "computed again", "backward")
-        colours = dict(zip(phases, (BLUE, ORANGE, GREEN), strict=True))
-        for phase, colour in colours.items():
-            at = [i for i, (name, _) in enumerate(steps) if name == phase]
-            heights = [steps[i][1] / MIB for i in at]
-            if at:
-                ax.bar(at, heights, width=0.9, color=colour, label=phase)
+        for phase, colour in zip(phases, (BLUE, ORANGE, GREEN), strict=True):
+            bars = [(i, height / MIB) for i, (name, height) in enumerate(steps) if name == phase]
+            if bars:
+                ax.bar(*zip(*bars, strict=True), width=0.9, color=colour, label=phase)
         whole = blocks * (INPUT + KEPT) / MIB
         peak = max(height for _, height in steps) / MIB
         ax.axhline(peak, color=COLOURS[6], linewidth=1)
@@ -162,9 +144,8 @@ def mountain(blocks: int = 6) -> None:
         ax.set(ylabel="activations, MiB", xlabel="time, one bar a block")
         ax.legend(loc="upper right")
         redone = sum(again.values())
-        ax.set_title(
-            f"peak {peak:.0f} of {whole:.0f} MiB; {redone} of {blocks} blocks computed twice"
-        )
+        title = f"peak {peak:.0f} of {whole:.0f} MiB; {redone} of {blocks} blocks computed twice"
+        ax.set_title(title)
         return fig, (
             f"Activations block by block, counted: with {redone} of {blocks} blocks computed again the "
             f"peak is {peak:.0f} MiB instead of {whole:.0f}."

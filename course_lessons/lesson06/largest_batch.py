@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import gc
 import math
-import weakref
-from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from course_lessons.shared.checking import quick_collection
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
+
+from .checking import Card
 
 
 def largest_batch(works, start=1, limit=None):
@@ -39,99 +38,64 @@ def largest_batch(works, start=1, limit=None):
     return good
 
 
-class _Activations(list):
-    """What takes memory; like nothing, where one asks whether it is true."""
-
-
-class _Card:
-    """A make-believe card on which a batch of ``most`` fits; notes what is tried and what is left over.
-
-    Like a real training, a try holds memory in its frame, in a reference cycle, and in what it returns.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.tried: list[int] = []
-        self.left_over: set[str] = set()
-        self._held: dict[str, weakref.ref[Any]] = {}
-
-    def works(self, batch: int) -> Any:
-        """Train with a batch, or run out of memory."""
-        self.tried.append(batch)
-        self.left_over |= {name for name, ref in self._held.items() if ref() is not None}
-        if len(self.tried) > 200:
-            raise RuntimeError("more than 200 tries")
-        activations, cycle, result = _Activations(), _Activations(), _Activations()
-        cycle.append(cycle)
-        parts = {"result-kept": result, "held-by-error": activations, "not-collected": cycle}
-        self._held = {name: weakref.ref(part) for name, part in parts.items()}
-        del parts
-        if not isinstance(batch, int) or batch < 1:
-            raise ValueError(f"works({batch!r}): a batch is a whole number from 1 on")
-        if batch > self.most:
-            del result
-            raise torch.OutOfMemoryError("CUDA out of memory. (a make-believe card)")
-        return result
-
-
-_UNLIMITED = ((37, 1), (1000, 1), (64, 1), (9, 32), (63, 8), (5, 16), (1, 1), (0, 1), (0, 4))
-_LIMITED = ((500, 1, 100), (70, 1, 100), (500, 1, 64), (500, 3, 48), (30, 64, 40), (1, 1, 1))
-_SEARCHES = (*((most, start, None) for most, start in _UNLIMITED), *_LIMITED)
-"""The largest batch that fits, ``start`` and ``limit``."""
-
-
-def _judge_tries(
-    tried: list[int], most: int, start: int, limit: float, where: str, judge: Judge
-) -> None:
-    """Refuse tries that don't double at first and then halve the gap."""
-    doubled, batch = [], start
-    while batch <= limit and (not doubled or doubled[-1] <= most):
-        doubled.append(batch)
-        batch *= 2
-    judge.expect(f"first tries, {where}", tried[: len(doubled)], doubled)
-    wasted = [b for i, b in enumerate(tried) if b in tried[:i] or b > limit]
-    judge.expect(f"batches tried again, or above the limit, {where}", wasted, [])
-    gap = min(doubled[-1] if doubled else start, limit + 1)
-    allowed = len(doubled) + 1 + math.ceil(math.log2(max(gap, 2)))
-    if len(tried) > allowed:
-        judge.no(seen=f"{len(tried)} tries, {where}: {tried}", expected=f"at most {allowed}")
+_SEARCHES = (  # the largest batch that fits, start, limit
+    *((37, 1, None), (1000, 1, None), (64, 1, None), (9, 32, None), (63, 8, None), (5, 16, None)),
+    *((1, 1, None), (0, 1, None), (0, 4, None)),
+    *((500, 1, 100), (70, 1, 100), (500, 1, 64), (500, 3, 48), (30, 64, 40), (1, 1, 1)),
+)
 
 
 @quick_collection()
-def _check_largest_batch(answer: Callable[..., Any], judge: Judge) -> None:
-    for most, start, limit in _SEARCHES:
-        card = _Card(most)
-        where = f"start={start}, limit={limit}, {most} fit"
-        try:
-            got = answer(card.works, start, limit)
-        except Raised as problem:
-            if not isinstance(problem.error, torch.OutOfMemoryError):
-                raise
-            judge.no("not-caught", seen=f"OutOfMemoryError, {where}", expected="a number")
-        for diagnosis in ("result-kept", "held-by-error", "not-collected"):
-            if diagnosis in card.left_over:
-                seen = f"still there at the next try, {where}"
-                judge.no(diagnosis, seen=seen, expected="nothing of the try before")
-        largest = judge.number(got), min(most, limit or most)
-        judge.expect(f"largest batch, {where}", *(f"{value:g}" for value in largest))
-        _judge_tries(card.tried, most, start, limit or math.inf, where, judge)
-    card = _Card(11)
+def _check(answer, judge):
+    for search in _SEARCHES:
+        _check_search(answer, judge, *search)
+    card = Card(11)
     judge.expect("largest batch where 11 fit", answer(card.works), 11)
     judge.expect("first tries where no start is given", card.tried[:2], [1, 2])
     for error in (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("labels")):
 
-        def works(batch: int, error: Exception = error) -> None:
+        def works(batch, error=error):
             if batch > 3:
                 raise error
 
         try:
             got = answer(works, 1, 50)
-        except Raised as problem:
-            if problem.error is not error:
+        except Raised as raised:
+            if raised.error is not error:
                 raise
         else:
             seen = f"{got!r}, although works raised {error!r}"
             judge.no("swallows", seen=seen, expected=repr(error))
+
+
+def _check_search(answer, judge, most, start, limit):
+    card = Card(most)
+    where = f"start={start}, limit={limit}, {most} fit"
+    try:
+        got = answer(card.works, start, limit)
+    except Raised as raised:
+        if not isinstance(raised.error, torch.OutOfMemoryError):
+            raise
+        judge.no("not-caught", seen=f"OutOfMemoryError, {where}", expected="a number")
+    for diagnosis in ("result-kept", "held-by-error", "not-collected"):
+        if diagnosis in card.left_over:
+            seen = f"still there at the next try, {where}"
+            judge.no(diagnosis, seen=seen, expected="nothing of the try before")
+    largest = judge.number(got), min(most, limit or most)
+    judge.expect(f"largest batch, {where}", *(f"{value:g}" for value in largest))
+    limit = limit or math.inf
+    doubled, batch = [], start
+    while batch <= limit and (not doubled or doubled[-1] <= most):
+        doubled.append(batch)
+        batch *= 2
+    judge.expect(f"first tries, {where}", card.tried[: len(doubled)], doubled)
+    wasted = [b for i, b in enumerate(card.tried) if b in card.tried[:i] or b > limit]
+    judge.expect(f"batches tried again, or above the limit, {where}", wasted, [])
+    gap = min(doubled[-1] if doubled else start, limit + 1)
+    allowed = len(doubled) + 1 + math.ceil(math.log2(max(gap, 2)))
+    if len(card.tried) > allowed:
+        seen = f"{len(card.tried)} tries, {where}: {card.tried}"
+        judge.no(seen=seen, expected=f"at most {allowed}")
 
 
 EXERCISE = Exercise(
@@ -165,17 +129,19 @@ print(low)  # 8
 ```""",
     ),
     reference=largest_batch,
-    check_answer=_check_largest_batch,
-    why="An error holds its traceback, the traceback its frames, and the frames their tensors. A search that "
-    "tries again while it holds the error fails at batches that would fit.",
+    check_answer=_check,
+    why="An error holds its traceback, the traceback its frames, and the frames their tensors. A search "
+    "that tries again while it holds the error fails at batches that would fit.",
     diagnoses={
-        "not-caught": "Running out of memory ended your search. It should tell the search that this batch is too large.",
+        "not-caught": "Running out of memory ended your search. It should tell the search that this batch "
+        "is too large.",
         "swallows": "An error that is not about memory was taken for one. A wrong shape in the model would "
         "now look like a batch that is too large.",
-        "held-by-error": "When the next batch was tried, the memory of the try before was still held by what held its frames: "
-        "the error. Leave the `except` block first, and keep no error.",
-        "not-collected": "When the next batch was tried, objects of the try before that refer to each other were still there. "
-        "They wait for the garbage collector: `gc.collect()` after each try.",
-        "result-kept": "You still hold what `works` returned when the next batch is tried, so its memory isn't free.",
+        "held-by-error": "When the next batch was tried, the memory of the try before was still held by "
+        "what held its frames: the error. Leave the `except` block first, and keep no error.",
+        "not-collected": "When the next batch was tried, objects of the try before that refer to each other "
+        "were still there. They wait for the garbage collector: `gc.collect()` after each try.",
+        "result-kept": "You still hold what `works` returned when the next batch is tried, so its memory "
+        "isn't free.",
     },
 )

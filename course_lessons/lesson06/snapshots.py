@@ -1,7 +1,7 @@
 """Memory snapshots: what was allocated and freed when, and by which line of the program.
 
 ``torch.cuda.memory._record_memory_history`` and ``_dump_snapshot`` make them; ``torch.sim.memory`` does
-the same for the simulated device. ``python -m tools.records.snapshot_of_training`` records the one that is shipped.
+the same for the simulated device.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from course_utils.number_format import amount
 from course_utils.plots import COLOURS, present
 
 RECORDED = content.recorded("snapshot_simulated_t4.pickle")
-"""A snapshot of three training steps, recorded on the simulated device by ``python -m tools.records.snapshot_of_training``."""
+"""Three training steps on the simulated device, recorded by ``tools.records.snapshot_of_training``."""
 
 
 def load(path: str | Path = RECORDED) -> dict[str, Any]:
@@ -33,62 +33,42 @@ def load(path: str | Path = RECORDED) -> dict[str, Any]:
 def allocations(snapshot: dict[str, Any], device: int = 0) -> list[dict[str, Any]]:
     """Return every block of a snapshot's history, in the order in which they were allocated.
 
-    Parameters
-    ----------
-    snapshot
-        What ``torch.cuda.memory._snapshot()`` returns, or `load`.
-    device
-        The device's number.
-
-    Returns
-    -------
-    list of dict
-        For each block ``"bytes"``, ``"line"`` (the program's own line that asked for it, such as
-        ``"train.py, line 12: update"``, or, while the notebook runs, ``"line 9: optimizer.step()"``),
-        ``"function"`` (that line is in it), and the numbers of the events between which it was in use,
-        ``"start"`` and ``"end"`` (None: until now). Blocks that were there before have the line ``"before"``.
+    ``snapshot`` is what ``torch.cuda.memory._snapshot()`` returns, or `load`. Each block has ``"bytes"``,
+    ``"line"`` (the program's own line that asked for it, such as ``"train.py, line 12: update"``, or, while
+    the notebook runs, ``"line 9: optimizer.step()"``), ``"function"`` (that line is in it), and the numbers
+    of the events between which it was in use, ``"start"`` and ``"end"`` (None: until now). Blocks that were
+    there before have the line ``"before"``.
     """
-    found: list[dict[str, Any]] = []
-    open_ones: dict[int, dict[str, Any]] = {}
-    number = 0
-    for event in snapshot["device_traces"][device]:
-        if event["action"] not in ("alloc", "free_completed"):
-            continue
+    blocks: list[dict[str, Any]] = []
+    in_use: dict[int, dict[str, Any]] = {}
+    before = {"line": "before", "function": "", "start": 0}
+    events = snapshot["device_traces"][device]
+    events = [event for event in events if event["action"] in ("alloc", "free_completed")]
+    for number, event in enumerate(events):
         if event["action"] == "alloc":
             line, function = _own_line(event["frames"])
-            block = {"bytes": event["size"], "line": line, "function": function}
-            found.append({**block, "start": number, "end": None})
-            open_ones[event["addr"]] = found[-1]
-        elif event["addr"] in open_ones:
-            open_ones.pop(event["addr"])["end"] = number
+            block = {"line": line, "function": function, "start": number}
+            blocks.append({"bytes": event["size"], **block, "end": None})
+            in_use[event["addr"]] = blocks[-1]
+        elif event["addr"] in in_use:
+            in_use.pop(event["addr"])["end"] = number
         else:
-            block = {"bytes": event["size"], "line": "before", "function": ""}
-            found.insert(0, {**block, "start": 0, "end": number})
-        number += 1
+            blocks.insert(0, {"bytes": event["size"], **before, "end": number})
     for segment in snapshot["segments"]:
         for block in segment["blocks"] if segment["device"] == device else ():
-            if block["state"] == "active_allocated" and block["address"] not in open_ones:
-                old = {"bytes": block["requested_size"], "line": "before", "function": ""}
-                found.insert(0, {**old, "start": 0, "end": None})
-    return found
+            if block["state"] == "active_allocated" and block["address"] not in in_use:
+                blocks.insert(0, {"bytes": block["requested_size"], **before, "end": None})
+    return blocks
 
 
 def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str = "forward") -> None:
     """Draw a snapshot's history: what was in memory from event to event, by the line that asked for it.
 
-    Parameters
-    ----------
-    snapshot, device
-        As for `allocations`.
-    most
-        How many lines get a colour of their own, if they are thick enough to see; the others share one.
-    begins
-        The function whose allocations begin a step. Steps are numbered, every second one is shaded.
+    At most ``most`` lines get a colour of their own, if they are thick enough to see; the others share one.
+    Steps, which the allocations of the function ``begins`` begin, are numbered, every second one is shaded.
     """
     blocks = allocations(snapshot, device)
-    ends = 1 + max(
-        (n for block in blocks for n in (block["start"], block["end"]) if n is not None), default=0
-    )
+    ends = 1 + max((n for block in blocks for n in (block["start"], block["end"] or 0)), default=0)
     curves: dict[str, list[int]] = {}
     for block in blocks:
         curve = curves.setdefault(block["line"], [0] * ends)
@@ -104,12 +84,10 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str =
         layers.append((f"{len(rest)} other line{'s' * (len(rest) > 1)}", others))
     size, unit = scale(peak)
     fig, ax = plt.subplots(figsize=(8.8, 3.9), layout="constrained")
-    floor = [0.0] * ends
-    for i, (line, curve) in enumerate(layers):
-        top = [low + value / size for low, value in zip(floor, curve, strict=True)]
-        colour = COLOURS[i % len(COLOURS)]
-        ax.fill_between(range(ends), floor, top, step="post", color=colour, lw=0, label=line)
-        floor = top
+    heights = [[value / size for value in curve] for _, curve in layers]
+    look = {"labels": [line for line, _ in layers], "colors": COLOURS, "step": "post", "lw": 0}
+    if layers:
+        ax.stackplot(range(ends), heights, **look)
     starts = _starts(blocks, begins)
     for number, (start, end) in enumerate(pairwise([*starts, ends]), 1):
         if number % 2:

@@ -21,15 +21,9 @@ from simgpu import elsewhere
 def on_small_card(work: Callable[[torch.device], Any], *, expandable_segments: bool = False) -> Any:
     """Run ``work(card)`` on a simulated device of 100 MiB, and return what it returns.
 
-    Parameters
-    ----------
-    work
-        Given the device.
-    expandable_segments
-        Whether its allocator works as with ``PYTORCH_ALLOC_CONF=expandable_segments:True``.
+    ``expandable_segments`` is as in ``PYTORCH_ALLOC_CONF``.
     """
-    reason = elsewhere.problem()
-    if reason:
+    if reason := elsewhere.problem():
         return print(reason)
     return memory.on_card("100 MiB", work, expandable_segments=expandable_segments)
 
@@ -77,14 +71,7 @@ def try_it(
 def cost(step: Callable[[], object], device: torch.device, before: int) -> tuple[int, float]:
     """Return the peak memory in bytes above ``before``, and the time in seconds, of a second step.
 
-    Parameters
-    ----------
-    step
-        One step of training, without arguments. Its first call makes the optimiser's state.
-    device
-        A device with a meter.
-    before
-        The bytes that were in use before the model was made.
+    The first makes the optimiser's state. ``before`` is what was in use before the model was made.
     """
     module = torch.get_device_module(device)
     step()

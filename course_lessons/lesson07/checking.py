@@ -9,18 +9,17 @@ must return the same numbers.
 from __future__ import annotations
 
 import functools
-import importlib
 import itertools
-import math
 import numbers
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import simgpu
-from course_utils.exercises import Exercise, Judge
+from course_lessons.shared.checking import how_far_off
+from course_utils.exercises import Exercise, Judge, lesson
 from course_utils.exercises.values import apart, nearly, rounded
 from course_utils.number_format import seconds
 
@@ -28,8 +27,6 @@ from . import detective
 from .detective import Run
 
 Loop = Callable[..., Any]
-Twins = Mapping[str, Any]
-"""For each diagnosis a wrong loop."""
 
 SLACK = {"a": 0.7, "b": 0.7}
 """Which share of what the reference gains an answer may leave lying; 0.3 for the others. The waits of loop a
@@ -39,15 +36,10 @@ _TOLERANCE = {"e": 0.05}
 """How far a number may be off, as a share; rounding in float32 for the others."""
 
 
-def _mended(letter: str) -> Loop:
-    """Return the reference of one of the loops."""
-    name = f"mend_{letter}"
-    return getattr(importlib.import_module(f"{__package__}.{name}"), name)
-
-
 @functools.cache
 def reference_run(letter: str) -> Run:
-    return detective.run(letter, _mended(letter), facts=False)
+    reference = getattr(lesson("07"), f"mend_{letter}").reference
+    return detective.run(letter, reference, facts=False)
 
 
 @functools.cache
@@ -66,34 +58,37 @@ def limit(letter: str) -> float:
     return best + SLACK.get(letter, 0.3) * (faulty_run(letter).seconds - best)
 
 
-def judge_result(letter: str, got: Run, judge: Judge, twins: Twins) -> None:
+def judge_result(letter: str, got: Run, judge: Judge, twins: Mapping[str, Loop]) -> None:
     """Compare what was returned, and the weights, with those of the given loop."""
-    right = _on_cpu(letter)
-    tolerance = _TOLERANCE.get(letter, 1e-4)
+    right, tolerance = _on_cpu(letter), _TOLERANCE.get(letter, 1e-4)
     listed = _numbers(got.result, judge)
-    for dtype in {*got.dtypes, *(w.dtype for w in got.weights)} - {torch.float32}:
+    for dtype in got.dtypes - {torch.float32}:
         judge.no("weights-dtype", seen=f"weights in {dtype}", expected="float32 in every step")
     here = "cpu" if simgpu.problem() else "sim"
     if got.devices - {here}:
         judge.no(seen="steps with the weights on the CPU", expected=f"on {here}")
-    judge.expect("steps of the given optimizer", got.made, right.made)
+    judge.expect("steps of the given optimizer", got.optimizer_steps, right.optimizer_steps)
     judge.expect("numbers in the list", len(listed), len(right.result))
-    trained = _off(got.moved, right.moved) <= tolerance
-    alike = nearly(tolerance, 1e-6)(listed, right.result)
+    off = how_far_off(got.moved, right.moved)
+    trained, alike = off <= tolerance, nearly(tolerance, 1e-6)(listed, right.result)
     if trained and alike:
         return
-    seen, expected = apart(*map(_rounded, (listed, right.result)), nearly(tolerance, 1e-4))
+    short = ([float(f"{value:.5g}") for value in values] for values in (listed, right.result))
+    seen, expected = apart(*short, nearly(tolerance, 1e-4))
     if alike:
-        seen = f"weights whose change is off by {_off(got.moved, right.moved):.2g} of it"
-        expected = "those of the given loop"
+        seen, expected = (
+            f"weights whose change is off by {off:.2g} of it",
+            "those of the given loop",
+        )
     if trained and any(listed) and all(map(rounded, listed, right.result)):
         judge.no("rounded", seen=f"{listed[0]:.7g}", expected=f"{right.result[0]:.7g}")
     for diagnosis, loop in twins.items():
         twin = _on_cpu(letter, loop)
-        twin_trained = _off(twin.moved, right.moved) <= tolerance
-        if trained and twin_trained and nearly(1e-3, 1e-6)(listed, twin.result):
-            judge.no(diagnosis, seen=seen, expected=expected)
-        if not (trained or twin_trained) and _off(got.moved, twin.moved) <= max(1e-3, tolerance):
+        if how_far_off(twin.moved, right.moved) <= tolerance:
+            follows = trained and nearly(1e-3, 1e-6)(listed, twin.result)
+        else:
+            follows = not trained and how_far_off(got.moved, twin.moved) <= max(1e-3, tolerance)
+        if follows:
             judge.no(diagnosis, seen=seen, expected=expected)
     judge.no(seen=seen, expected=expected)
 
@@ -103,28 +98,14 @@ def _numbers(result: Any, judge: Judge) -> list[float]:
     if any(isinstance(value, Tensor) for value in values):
         judge.no(seen="tensors in the place of numbers", expected="Python numbers")
     judge.is_a(result, (list, tuple), "a list of Python numbers")
-    for value in values:
-        judge.is_a(value, numbers.Real, "a list of Python numbers")
-    return [float(value) for value in values]
-
-
-def _rounded(values: Sequence[float]) -> list[float]:
-    return [float(f"{value:.5g}") for value in values]
-
-
-def _off(got: Sequence[Tensor], right: Sequence[Tensor]) -> float:
-    """Return how far the weights' changes are from the right ones, as a share of these."""
-    far = sum(
-        float((g.double() - r.double()).square().sum()) for g, r in zip(got, right, strict=True)
-    )
-    whole = sum(float(r.double().square().sum()) for r in right)
-    share = math.sqrt(far / whole) if whole else math.inf
-    return share if math.isfinite(share) else math.inf
+    return [float(judge.is_a(v, numbers.Real, "a list of Python numbers")) for v in result]
 
 
 def times(letter: str, got: Run) -> dict[str, str]:
+    """Return what ``judge.no`` shows of an answer's modelled time, and of what it may take."""
+    given = seconds(faulty_run(letter).seconds)
     return {
-        "seen": f"{seconds(got.seconds)} (modelled); the given loop takes {seconds(faulty_run(letter).seconds)}",
+        "seen": f"{seconds(got.seconds)} (modelled); the given loop takes {given}",
         "expected": f"at most {seconds(limit(letter))}",
     }
 
@@ -151,7 +132,7 @@ def mend(
     letter: str,
     *,
     reference: Loop,
-    twins: Twins,
+    twins: Mapping[str, Loop],
     judge_small: Callable[[Run, Judge], None] | None = None,
     judge_work: Callable[[Run, Judge], None],
     diagnoses: Mapping[str, str],
@@ -159,8 +140,8 @@ def mend(
 ) -> Exercise:
     """Return the exercise of one of the detective's loops.
 
-    ``judge_work`` gets the run in which times count, ``judge_small`` before that the run at a small size, which
-    alone has values.
+    ``judge_small`` gets the run at a small size, which alone has values; then ``judge_work`` the run in which
+    times count.
     """
 
     def check(answer: Loop, judge: Judge) -> None:

@@ -1,15 +1,15 @@
-"""What happens in the six loops with a planted fault, on a simulated device of their own.
+"""Runs the six loops with a planted fault on a simulated device of their own, and shows what they did.
 
-That is so whatever device the notebook uses. `run` says what a loop returned, how long it took (modelled),
-what it asked of the device and when. `present` shows it.
+That is so whatever device the notebook uses. `run` returns what a loop gave, how long it took (modelled),
+and what it asked of the device when; `present` shows it.
 """
 
 from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import simgpu
 from course_language import word
-from course_lessons.lesson07.loops import CASES, CHOICES, FAULTS, Case  # noqa: F401  (the lesson says detective.CHOICES)
+from course_lessons.lesson07.loops import CASES, CHOICES, FAULTS, Case  # noqa: F401  (used by the lesson)
 from course_lessons.shared import memory, profiling
 from course_lessons.shared.checking import tensors_in
 from course_lessons.shared.precision import full_float32
@@ -36,62 +36,33 @@ from simgpu.timeline import Timeline
 
 @dataclass
 class Step:
-    """Where things stood when the optimizer had made a step: host time, waits and spans so far.
-
-    ``waits`` are those of the ``synchronizations`` that were no copy to the device.
-    """
+    """Totals when the optimizer had made a step: host time, waits (copies to the device left out), spans."""
 
     host: float
-    synchronizations: int
     waits: int
     spans: int
 
 
 @dataclass
 class Run:
-    """What a loop did.
+    """What a loop did. Times, counters and steps are the simulated device's; on a CPU there are none."""
 
-    Attributes
-    ----------
-    result
-        What it returned.
-    weights
-        The model's weights afterwards, on the CPU.
-    moved
-        By how much they changed.
-    seconds
-        How long it took until the device was done, modelled; 0 without the simulated device.
-    counters
-        What it asked of the device.
-    timeline
-        What happened when.
-    steps
-        Where things stood after each step of the optimizer.
-    made
-        How many steps the optimizer made.
-    dtypes, devices
-        The dtypes that the weights had at those steps, and the types of their devices.
-    calls
-        How often the model was called; 0 without the simulated device.
-    facts
-        The figures that tell its regime, or None where they were not asked for.
-    changed
-        Whether it changed the tensors that it was given; looked at where there are values.
-    """
-
-    result: Any = None
-    weights: list[Tensor] = field(default_factory=list)
-    moved: list[Tensor] = field(default_factory=list)
-    seconds: float = 0.0
+    result: Any = None  # what it returned
+    moved: list[Tensor] = field(default_factory=list)  # how much each weight changed
+    optimizer_steps: int = 0
+    dtypes: set[torch.dtype] = field(
+        default_factory=set
+    )  # of the weights at these steps and at the end
+    devices: set[str] = field(default_factory=set)  # types of the weights' devices at these steps
+    calls: int = 0  # of the model
+    changed: bool = (
+        False  # whether the tensors it was given changed; looked at where there are values
+    )
+    seconds: float = 0.0  # until the device was done
     counters: Counters = field(default_factory=Counters)
     timeline: Timeline = field(default_factory=Timeline)
     steps: list[Step] = field(default_factory=list)
-    made: int = 0
-    dtypes: set[torch.dtype] = field(default_factory=set)
-    devices: set[str] = field(default_factory=set)
-    calls: int = 0
-    facts: profiling.Facts | None = None
-    changed: bool = False
+    facts: profiling.Facts | None = None  # what tells its regime, where it was asked for
 
     @property
     def step_spans(self) -> list[Sequence[Span]]:
@@ -101,11 +72,6 @@ class Run:
         return [self.timeline.spans[begin:end] for begin, end in parts]
 
     @property
-    def step_seconds(self) -> list[float]:
-        """For how long the device computes what each step asked of it."""
-        return [_computing(spans) for spans in self.step_spans]
-
-    @property
     def step_bytes(self) -> list[float]:
         """How many bytes the kernels of each step read and write."""
         return [sum(s.bytes for s in spans if s.kind == "kernel") for spans in self.step_spans]
@@ -113,7 +79,7 @@ class Run:
     @property
     def rest_seconds(self) -> float:
         """For how long the device computes what was asked of it after the last step."""
-        return _computing(self.timeline.spans[self.steps[-1].spans if self.steps else 0 :])
+        return computing_seconds(self.timeline.spans[self.steps[-1].spans if self.steps else 0 :])
 
     @property
     def trace(self) -> Trace:
@@ -125,17 +91,11 @@ class Run:
         start = min((span.start for span in spans), default=0.0)
         phases = []
         for number, step in enumerate(self.steps, 1):
-            done = [s.end for s in self.timeline.spans[: step.spans] if s.kind == "kernel"]
-            phases.append(
-                Span("phases", f"step {number}", start, max(done, default=start), "phase")
-            )
-            start = phases[-1].end
+            ends = [s.end for s in self.timeline.spans[: step.spans] if s.kind == "kernel"]
+            end = max(ends, default=start)
+            phases.append(Span("phases", f"step {number}", start, end, "phase"))
+            start = end
         return Trace(spans + phases, "modelled")
-
-    def keep(self, model: nn.Module, before: list[Tensor]) -> None:
-        """Note the weights, and how far they are from those before."""
-        self.weights = _weights(model)
-        self.moved = [new - old for new, old in zip(self.weights, before, strict=True)]
 
     def until(self, steps: int | None) -> Timeline:
         """Return the timeline of the first steps, or of all."""
@@ -144,7 +104,7 @@ class Run:
         return Timeline(self.timeline.spans[: self.steps[steps - 1].spans])
 
 
-def _computing(spans: Sequence[Span]) -> float:
+def computing_seconds(spans: Sequence[Span]) -> float:
     return sum(span.seconds for span in spans if span.kind == "kernel")
 
 
@@ -171,49 +131,67 @@ def run(
     RuntimeError
         Where this PyTorch cannot have the simulated device.
     """
-    case = CASES[letter]
+    case, done = CASES[letter], Run()
     hollow = case.hollow and not values
-    done = Run()
     with (
         memory.spare_device("15 GB", case.profile) as device,
         full_float32(),
         memory.Hollow() if hollow else nullcontext(),
     ):
         arguments = case.prepare(device, hollow)
-        model, optimizer = arguments[0], _optimizer(arguments)
-        before = _weights(model)
         given = _copies(arguments) if values else []
-        clock = simgpu.clock(device)
-        torch.sim.synchronize(device)
-        start = clock.host
-        counted = profiling.Counted(device)
-        with simgpu.count() as done.counters, simgpu.timeline() as done.timeline:
-            optimizer.register_step_post_hook(lambda *_: done.steps.append(_stand(done, clock)))
-            _watch(optimizer, done)
-            model.register_forward_pre_hook(lambda *_: _count_call(done))
-            with counted if facts else nullcontext():
+        clock, counted = simgpu.clock(device), profiling.Counted(device)
+        optimizer = _optimizer(arguments)
+        optimizer.register_step_post_hook(lambda *_: done.steps.append(_totals(done, clock)))
+        with _recording(done, arguments):
+            torch.sim.synchronize(device)
+            start = clock.host
+            with (
+                simgpu.count() as done.counters,
+                simgpu.timeline() as done.timeline,
+                counted if facts else nullcontext(),
+            ):
                 done.result = (loop or case.loop)(*arguments)
-            steps = len(done.steps) or 1
-        torch.sim.synchronize(device)
-        done.seconds = clock.host - start
+            torch.sim.synchronize(device)
+            done.seconds = clock.host - start
         if facts:
             trace = Trace(done.timeline.spans, "modelled")
-            done.facts = profiling.facts_of(trace, steps, counted)
+            done.facts = profiling.facts_of(trace, len(done.steps) or 1, counted)
         done.changed = values and not same(given, _copies(arguments))
-        done.keep(model, before)
     return done
 
 
 def run_on_cpu(letter: str, loop: Callable[..., Any] | None = None) -> Run:
     """Run a loop on the CPU, at its small size: what can be judged without the simulated device."""
-    case, cpu = CASES[letter], torch.device("cpu")
+    case, done = CASES[letter], Run()
     with full_float32():
-        arguments = case.prepare(cpu, False)
-        before, done = _weights(arguments[0]), Run()
-        _watch(_optimizer(arguments), done)
-        done.result = (loop or case.loop)(*arguments)
-    done.keep(arguments[0], before)
+        arguments = case.prepare(torch.device("cpu"), False)
+        with _recording(done, arguments):
+            done.result = (loop or case.loop)(*arguments)
     return done
+
+
+@contextmanager
+def _recording(done: Run, arguments: Sequence[Any]) -> Iterator[None]:
+    """Record calls of the model, steps of the optimizer, and the weights' dtypes, devices and change."""
+    model, optimizer = arguments[0], _optimizer(arguments)
+
+    def called(*_: Any) -> None:
+        done.calls += 1
+
+    def stepped(*_: Any) -> None:
+        done.optimizer_steps += 1
+        weights = [p for group in optimizer.param_groups for p in group["params"]]
+        done.dtypes.update(p.dtype for p in weights)
+        done.devices.update(p.device.type for p in weights)
+
+    model.register_forward_pre_hook(called)
+    optimizer.register_step_post_hook(stepped)
+    before = _weights(model)
+    yield
+    after = _weights(model)
+    done.dtypes.update(w.dtype for w in after)
+    done.moved = [new - old for new, old in zip(after, before, strict=True)]
 
 
 def _copies(arguments: Sequence[Any]) -> list[Tensor]:
@@ -224,38 +202,17 @@ def _weights(model: nn.Module) -> list[Tensor]:
     return [p.detach().cpu().clone() for p in model.parameters()]
 
 
-def _optimizer(arguments: tuple[Any, ...]) -> torch.optim.Optimizer:
+def _optimizer(arguments: Sequence[Any]) -> torch.optim.Optimizer:
     return next(a for a in arguments if isinstance(a, torch.optim.Optimizer))
 
 
-def _watch(optimizer: torch.optim.Optimizer, done: Run) -> None:
-    def note(*_: Any) -> None:
-        done.made += 1
-        weights = [p for group in optimizer.param_groups for p in group["params"]]
-        done.dtypes.update(p.dtype for p in weights)
-        done.devices.update(p.device.type for p in weights)
-
-    optimizer.register_step_post_hook(note)
-
-
-def _count_call(done: Run) -> None:
-    done.calls += 1
-
-
-def _stand(done: Run, clock: Any) -> Step:
-    counted = done.counters
-    sent = (copy for copy in counted.copies if copy.code == "h2d")
+def _totals(done: Run, clock: Any) -> Step:
+    sent = (copy for copy in done.counters.copies if copy.code == "h2d")
     blocking = sum(not (copy.pinned and copy.non_blocking) for copy in sent)
-    waits = counted.synchronizations
-    return Step(clock.host, waits, waits - blocking, len(done.timeline.spans))
+    return Step(clock.host, done.counters.synchronizations - blocking, len(done.timeline.spans))
 
 
 # Showing -----------------------------------------------------------------------------------------
-
-
-def source(letter: str) -> str:
-    """Return the source of a faulty loop."""
-    return textwrap.dedent(inspect.getsource(CASES[letter].loop))
 
 
 def present(letter: str, loop: Callable[..., Any] | None = None) -> None:
@@ -269,12 +226,12 @@ def present(letter: str, loop: Callable[..., Any] | None = None) -> None:
         The learner's loop: then its figures are set beside the faulty loop's, on the same time axis, once
         the check accepts it.
     """
+    case = CASES[letter]
     if loop is None:
-        _show_code(source(letter))
+        _show_code(textwrap.dedent(inspect.getsource(case.loop)))
     if reason := elsewhere.problem():
         print(f"No times for this loop: they need the simulated device. {reason}")
         return
-    case = CASES[letter]
     if loop is None:
         before = run(letter)
         print(f"Loop {letter}: {len(before.steps)} steps in {seconds(before.seconds)} (modelled).")

@@ -34,22 +34,14 @@ _DOINGS = {
 def timelines(traces: Mapping[str, Trace]) -> None:
     """Draw traces below each other, each with its own time axis and a lane a host and device engine.
 
-    What is too short to see by itself is drawn as bars whose height is its share of the time.
-
-    Parameters
-    ----------
-    traces
-        For each title a trace, as ``traces.trace`` or ``traces.read`` return.
+    What is too short to see by itself is drawn as bars whose height is its share of the time. ``traces`` has
+    for each title a trace, as ``traces.trace`` or ``traces.read`` return.
     """
     lanes = {title: trace.lanes or ["host"] for title, trace in traces.items()}
     heights = [0.62 + 0.34 * len(names) for names in lanes.values()]
+    size = (8.8, 0.4 + sum(heights))
     fig, axes = plt.subplots(
-        len(traces),
-        1,
-        figsize=(8.8, 0.4 + sum(heights)),
-        layout="constrained",
-        height_ratios=heights,
-        squeeze=False,
+        len(traces), 1, figsize=size, layout="constrained", height_ratios=heights, squeeze=False
     )
     shown: dict[str, Rectangle] = {}
     said, binned = [], False
@@ -91,13 +83,11 @@ def timelines(traces: Mapping[str, Trace]) -> None:
             f"{trace.share('wait', on_host=True):.0%}"
         )
     names = [name for name, _, _ in _DOINGS.values() if name in shown]
-    fig.legend(
-        [shown[name] for name in names], names, loc="outside upper center", ncols=6, fontsize=9
-    )
+    looks = [shown[name] for name in names]
+    fig.legend(looks, names, loc="outside upper center", ncols=6, fontsize=9)
     if binned:
-        fig.supxlabel(
-            "Bars too short to see become one, as high as their share of the time.", fontsize=9
-        )
+        note = "Bars too short to see become one, as high as their share of the time."
+        fig.supxlabel(note, fontsize=9)
     present(fig, f"Timelines of host and device. {'; '.join(said)}.")
 
 
@@ -124,36 +114,25 @@ def _lane(lane: str) -> str:
 
 
 def facts(loops: Mapping[str, Facts], kind: str | Sequence[str]) -> None:
-    """Show the facts of several loops as a table, a row a loop.
+    """Show the facts of loops, from ``profiling.facts`` or a recording, as a table, a row a loop.
 
-    Parameters
-    ----------
-    loops
-        For each name what ``profiling.facts`` returned, or a recording's facts.
-    kind
-        ``"measured"``, ``"modelled"`` or ``"published"``; a list where the rows differ.
+    ``kind`` is ``"measured"``, ``"modelled"`` or ``"published"``; a list where the rows differ.
     """
     head = ("", "a step", "device computes", "host loads", "host waits")
     head += ("of best FLOP/s", "of best bytes/s", "kernels", "each")
-    rows = [
-        (
-            name,
-            seconds(f.seconds),
-            *(
-                "–" if math.isnan(share) else f"{share:.0%}"
-                for share in (f.busy, f.loading, f.waiting, f.flop_share, f.byte_share)
-            ),
-            f"{f.kernels:.0f}",
-            seconds(f.kernel_seconds),
-        )
-        for name, f in loops.items()
-    ]
+    rows = []
+    for name, f in loops.items():
+        shares = (f.busy, f.loading, f.waiting, f.flop_share, f.byte_share)
+        written = ("–" if math.isnan(share) else f"{share:.0%}" for share in shares)
+        kernels = f"{f.kernels:.0f}", seconds(f.kernel_seconds)
+        rows.append((name, seconds(f.seconds), *written, *kernels))
     kinds = [kind] * len(rows) if isinstance(kind, str) else list(kind)
     alike = len(set(kinds)) == 1
     if not alike:
         head += ("kind",)
         rows = [(*row, of) for row, of in zip(rows, kinds, strict=True)]
-    note = f"{f'All {say(kinds[0])}; shares' if alike else 'Shares'} of the time, and of the best rates while the device computes."
+    which = f"All {say(kinds[0])}; shares" if alike else "Shares"
+    note = f"{which} of the time, and of the best rates while the device computes."
     if any("–" in row for row in rows):
         note += " –: a recording does not tell."
     show_table(head, rows, kinds, note)
@@ -162,27 +141,15 @@ def facts(loops: Mapping[str, Facts], kind: str | Sequence[str]) -> None:
 def busy_but(loops: Mapping[str, tuple[float, float]], kind: str) -> None:
     """Draw for each loop how long some kernel ran, beside the share of the best rate it reached.
 
-    Parameters
-    ----------
-    loops
-        For each name two shares, from 0 to 1.
-    kind
-        ``"measured"`` or ``"modelled"``.
+    ``loops`` has for each name these two shares, from 0 to 1; ``kind`` is ``"measured"`` or ``"modelled"``.
     """
     fig, ax = plt.subplots(figsize=(7.6, 0.8 * len(loops) + 1.0), layout="constrained")
     for i, (name, hatch) in enumerate(
         (("of the time a kernel ran", ""), ("of the best FLOP/s", "//"))
     ):
         values = [100 * shares[i] for shares in loops.values()]
-        bars = ax.barh(
-            [row + (i - 0.5) * 0.38 for row in range(len(loops))],
-            values,
-            0.36,
-            color=COLOURS[i],
-            hatch=hatch,
-            edgecolor="white",
-            label=name,
-        )
+        look = {"color": COLOURS[i], "hatch": hatch, "edgecolor": "white", "label": name}
+        bars = ax.barh(np.arange(len(loops)) + (i - 0.5) * 0.38, values, 0.36, **look)
         ax.bar_label(bars, [_percent(value) for value in values], padding=3, fontsize=9)
     ax.set_yticks(range(len(loops)), list(loops))
     ax.set(ylim=(len(loops) - 0.5, -0.5), xlim=(0, 115), xlabel=f"share, % ({kind})")
@@ -203,27 +170,15 @@ def _percent(value: float) -> str:
 def changes(gains: Mapping[str, Mapping[str, float]], kind: str) -> None:
     """Draw how many times as fast each loop became by each change.
 
-    Parameters
-    ----------
-    gains
-        For each loop, for each change: the old time a sample over the new; nan where the loop had
-        nothing to change.
-    kind
-        ``"measured"`` or ``"modelled"``.
+    ``gains`` has for each loop, for each change, the old time a sample over the new, or nan where the loop
+    had nothing to change; ``kind`` is ``"measured"`` or ``"modelled"``.
     """
     names = list(next(iter(gains.values())))
     values = np.array([[row[name] for name in names] for row in gains.values()])
-    fig, ax = plt.subplots(
-        figsize=(1.15 * len(names) + 2.2, 0.5 * len(gains) + 1.5), layout="constrained"
-    )
-    ax.imshow(
-        np.log2(np.nan_to_num(values, nan=1.0).clip(0.125, 8)),
-        cmap="PuOr_r",
-        vmin=-3,
-        vmax=3,
-        aspect="auto",
-        alpha=0.8,
-    )
+    size = (1.15 * len(names) + 2.2, 0.5 * len(gains) + 1.5)
+    fig, ax = plt.subplots(figsize=size, layout="constrained")
+    shades = np.log2(np.nan_to_num(values, nan=1.0).clip(0.125, 8))
+    ax.imshow(shades, cmap="PuOr_r", vmin=-3, vmax=3, aspect="auto", alpha=0.8)
     for (row, column), value in np.ndenumerate(values):
         strong = "bold" if value >= 1.2 else "normal"
         written = "–" if math.isnan(value) else f"{value:.2f}" if value < 10 else f"{value:.0f}"

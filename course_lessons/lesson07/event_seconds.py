@@ -1,18 +1,14 @@
 """A stopwatch inside the queue."""
 
-from __future__ import annotations
-
-import math
-from collections.abc import Callable
 from time import perf_counter
-from typing import Any
 
 import torch
 
 import simgpu
 from course_lessons.shared import memory
-from course_utils.exercises import Exercise, Judge
-from simgpu.counters import Counters
+from course_utils.exercises import Exercise
+
+from .uneven_work import UnevenWork
 
 
 def event_seconds(work, device, repeats):
@@ -31,100 +27,50 @@ def event_seconds(work, device, repeats):
     return start.elapsed_time(end) / 1000 / repeats
 
 
-class _Work:
-    """Work whose calls take unequally long, the first the longest; it knows how long they took.
-
-    So the value tells which calls were timed, and by what they were divided.
-    """
-
-    SHARES = (12.0, 1.0, 1.9, 0.6, 1.3, 1.1, 1.7, 0.9, 1.2)
-
-    def __init__(self, device: torch.device, seconds: float) -> None:
-        self.device, self.seconds = device, seconds
-        self.took: list[float] = []
-        self.counters = Counters()
-        self.waits: list[int] = []  # how often the host had waited before each call
-
-    def __call__(self) -> None:
-        at = len(self.took)
-        duration = self.seconds * self.SHARES[at if at < 9 else at % 8 + 1]
-        begin = perf_counter()
-        if self.device.type == "sim":
-            self.waits.append(self.counters.synchronizations)
-            for _ in range(4):
-                simgpu.clock(self.device).launch("work", duration / 4)
-            self.took.append(duration)
-            return
-        while perf_counter() < begin + duration:
-            pass
-        self.took.append(perf_counter() - begin)
-
-
-def _mean(took: list[float], repeats: int) -> float:
-    return sum(took[-repeats:]) / repeats
-
-
-def _check_event_seconds(answer: Callable[..., Any], judge: Judge) -> None:
+def _check(answer, judge):
     if simgpu.problem():
         print("Judged on the CPU alone: the simulated device, which has events, is not there.")
     else:
-        runs = []
+        works = []
         for length, repeats in ((0.2, 4), (0.3, 7), (0.2, 1)):
             with memory.spare_device("1 GB") as device:
-                work = _Work(device, length)
-                with simgpu.count() as work.counters:
-                    runs.append((judge.number(answer(work, device, repeats)), work, repeats))
-        _judge_times(runs, judge)
-        for _, work, repeats in runs:
-            if between := work.waits[-1] - work.waits[-repeats]:
+                works.append(UnevenWork(device, length, repeats).time(answer, judge))
+        _judge_times(works, judge)
+        for work in works:
+            if between := work.waits[-1] - work.waits[-work.repeats]:
                 judge.no(
                     "waits-between",
-                    seen=f"{between} waits between the first and the last of {repeats} repeats",
+                    seen=f"{between} waits between the first and the last of {work.repeats} repeats",
                     expected="one wait, after the last",
                 )
-    cpu = torch.device("cpu")
     for _ in range(5):  # another program may take the CPU away for a moment
-        runs = []
-        for repeats in (4, 2):
-            work = _Work(cpu, 5e-4)
-            runs.append((judge.number(answer(work, cpu, repeats)), work, repeats))
-        if all(_is_right(*run) for run in runs):
+        works = [UnevenWork(torch.device("cpu"), 5e-4, n).time(answer, judge) for n in (4, 2)]
+        if all(work.is_right for work in works):
             return
-    _judge_times(runs, judge)
+    _judge_times(works, judge)
 
 
-def _judge_times(runs: list[tuple[float, _Work, int]], judge: Judge) -> None:
-    """Judge what was timed: runs of what was returned, the work, and the repeats."""
-    for got, work, n in runs:
-        if _is_right(got, work, n):
+def _judge_times(works, judge):
+    for work in works:
+        if work.is_right:
             continue
-        mean, calls = _mean(work.took, n), len(work.took)
+        mean, n, calls = work.mean, work.repeats, len(work.took)
         likely = (
             ("milliseconds", 1000 * mean),
             ("all-calls", n * mean),
             ("no-warm-up", sum(work.took) / n),
             ("no-warm-up", sum(work.took) / max(calls, 1)),
         )
-        mistakes = [name for name, value in likely if calls and _is_near(got, value, work.device)]
+        mistakes = [name for name, value in likely if calls and work.is_near(value)]
         waited = not work.waits or work.counters.synchronizations > work.waits[-1]
-        if not waited and 0 < got < 0.01 * mean:
+        if not waited and 0 < work.got < 0.01 * mean:
             mistakes = ["only-launches"]
         wanted = f"{mean:.3g} s, after 1 call and {n} that are timed"
         judge.no(
             mistakes[0] if mistakes else "wrong-value",
-            seen=f"{got:.3g} s after {calls} calls on {work.device.type}",
+            seen=f"{work.got:.3g} s after {calls} calls on {work.device.type}",
             expected=wanted if calls > n else f"1 call and {n} that are timed",
         )
-
-
-def _is_right(got: float, work: _Work, repeats: int) -> bool:
-    return len(work.took) > repeats and _is_near(got, _mean(work.took, repeats), work.device)
-
-
-def _is_near(got: float, right: float, device: torch.device) -> bool:
-    if device.type == "sim":  # its clock is exact: events can hold a wait for a launch, and no less
-        return right * (1 - 1e-6) <= got <= right * 1.025
-    return math.isclose(got, right, rel_tol=0.15)
 
 
 EXERCISE = Exercise(
@@ -133,17 +79,17 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `event_seconds(work, device, repeats)`: the seconds of one call of `work()`, averaged over `repeats` calls, after one
-that is not timed: the first takes longer. On a GPU or the simulated device put two events,
-`torch.Event(device, enable_timing=True)`, around all the repeats, without a wait between them.
-A CPU (`device.type == "cpu"`) has no queue, so it has no such events. Read `perf_counter()` there.
+Write `event_seconds(work, device, repeats)`: the seconds of one call of `work()`, averaged over `repeats`
+calls, after one that is not timed: the first takes longer. On a GPU or the simulated device put two events,
+`torch.Event(device, enable_timing=True)`, around all the repeats, without a wait between them. A CPU
+(`device.type == "cpu"`) has no queue, so it has no such events. Read `perf_counter()` there.
 """,
     hints=(
-        "You want the device's own time, not the time that the host needs to hand the work over. What "
-        "has to happen before the stopwatch starts? And where in the queue do the two marks belong?",
+        "You want the device's own time, not the time that the host needs to hand the work over. What has "
+        "to happen before the stopwatch starts? And where in the queue do the two marks belong?",
         "An event is a mark in the queue, and `event.record()` puts it there. It gets its time only when "
-        "the device comes to it. So call `end.synchronize()` once, after the last repeat, and then ask "
-        "for `start.elapsed_time(end)`. That number is in milliseconds, and it covers all the repeats.",
+        "the device comes to it. So call `end.synchronize()` once, after the last repeat, and then ask for "
+        "`start.elapsed_time(end)`. That number is in milliseconds, and it covers all the repeats.",
         "Here the host's clock times one row of a matrix product, in milliseconds. The first product "
         "isn't counted.\n"
         """
@@ -158,16 +104,18 @@ print(f"{each:.4f} milliseconds for each row")
 ```""",
     ),
     reference=event_seconds,
-    check_answer=_check_event_seconds,
-    why="The device itself notes when it passes a mark, so the host needn't wait between two calls. As "
-    "long as there's work in the queue, whatever the host does meanwhile is hidden, but once the queue "
-    "is empty the device waits, and that counts too.",
+    check_answer=_check,
+    why="The device itself notes when it passes a mark, so the host needn't wait between two calls. As long "
+    "as there's work in the queue, whatever the host does meanwhile is hidden, but once the queue is empty "
+    "the device waits, and that counts too.",
     diagnoses={
-        "milliseconds": "That is a thousand times too long: `elapsed_time` is in milliseconds, `perf_counter()` in seconds.",
-        "only-launches": "That is how long the host takes to hand the work over. The device was not done yet.",
+        "milliseconds": "That is a thousand times too long: `elapsed_time` is in milliseconds, "
+        "`perf_counter()` in seconds.",
+        "only-launches": "That is how long the host takes to hand the work over. The device was not done "
+        "yet.",
         "no-warm-up": "The first call is among those that were timed, and it takes longer than the others.",
-        "waits-between": "The time is right, and the host waits for the device between the repeats. Two events around "
-        "all of them need one wait, at the end.",
+        "waits-between": "The time is right, and the host waits for the device between the repeats. Two "
+        "events around all of them need one wait, at the end.",
         "all-calls": "That is the time of all the repeats. The task asks for one call.",
     },
 )

@@ -20,19 +20,9 @@ def count(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., An
 
 
 def captured(compiled: Callable[[Tensor], object], *inputs: Tensor) -> list[int]:
-    """Call a function that was compiled with ``backend=count``, once for each input.
+    """Call a function or module that was compiled with ``backend=count``, once for each input.
 
-    Parameters
-    ----------
-    compiled
-        The function or module. What was captured of it before is forgotten.
-    inputs
-        The arguments of the calls, one a call.
-
-    Returns
-    -------
-    list of int
-        For each graph that was captured, how many operations it has.
+    Return for each graph that was captured how many operations it has; earlier graphs are forgotten.
     """
     torch.compiler.reset()
     _CAPTURED.clear()

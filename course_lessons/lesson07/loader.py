@@ -16,14 +16,8 @@ class Loader:
 
     A batch keeps a core of the host busy for `LOAD` seconds, starting a worker takes the host `START`,
     and there are `CORES` cores. Worker processes load beside the training, each two batches ahead. All
-    three figures are settings.
-
-    Parameters
-    ----------
-    batches
-        Tuples of CPU tensors.
-    num_workers, pin_memory, persistent_workers
-        As for ``torch.utils.data.DataLoader``.
+    three figures are settings. ``batches`` are tuples of CPU tensors, the options those of
+    ``torch.utils.data.DataLoader``.
     """
 
     LOAD, START, CORES, AHEAD = 5e-3, 10e-3, 4, 2

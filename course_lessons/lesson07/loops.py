@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -128,13 +129,8 @@ def _batches(
 ) -> list[tuple[Tensor, ...]]:
     """Batches on the device; hollow ones have no values."""
     if hollow:
-        return [
-            (
-                torch.empty(n, width, device=device),
-                torch.zeros(n, dtype=torch.int64, device=device),
-            )
-            for n in sizes
-        ]
+        empty = partial(torch.empty, device=device)
+        return [(empty(n, width), empty(n, dtype=torch.int64)) for n in sizes]
     return [tuple(t.to(device) for t in _rows(n, width, classes)) for n in sizes]
 
 
@@ -163,12 +159,7 @@ def _case_c(device: torch.device, hollow: bool) -> tuple[Any, ...]:
     model = _network([64, 64, 10], device, hollow)
     batches = [_rows(32, 64, 10) for _ in range(8)]
 
-    def make_loader(
-        num_workers: int = 0, pin_memory: bool = False, persistent_workers: bool = False
-    ) -> Loader:
-        return Loader(batches, num_workers, pin_memory, persistent_workers)
-
-    return model, make_loader, 3, _sgd(model), device
+    return model, partial(Loader, batches), 3, _sgd(model), device
 
 
 def _case_d(device: torch.device, hollow: bool) -> tuple[Any, ...]:
@@ -208,30 +199,17 @@ def _case_f(device: torch.device, hollow: bool) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Case:
-    """One loop, what it is given, and what is wrong with it.
-
-    Attributes
-    ----------
-    loop
-        The faulty loop.
-    prepare
-        Called with a device and whether to leave out all values; returns the loop's arguments.
-    fault
-        One of `CHOICES`.
-    hollow
-        Whether its time is judged at a size that is too large to compute here, without values.
-    profile
-        The GPU to simulate.
-    drawn
-        How many steps the picture shows; None for all.
-    """
+    """One loop, what it is given, and what is wrong with it."""
 
     loop: Callable[..., Any]
+    # Called with a device and whether to leave out all values; returns the loop's arguments.
     prepare: Callable[[torch.device, bool], tuple[Any, ...]]
     fault: str
-    hollow: bool = False
-    profile: str = "T4"
-    drawn: int | None = 2
+    hollow: bool = (
+        False  # whether its time is judged without values, at a size too large to compute here
+    )
+    profile: str = "T4"  # the GPU to simulate
+    drawn: int | None = 2  # how many steps the picture shows; None for all
 
 
 CASES = {

@@ -1,14 +1,10 @@
 """Loop a."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import edited
-from course_utils.exercises import Judge
 
-from . import detective
 from .checking import judge_waits, limit, mend, times
 
 
@@ -23,12 +19,12 @@ def mend_a(model, batches, optimizer):
     return torch.stack(norms).tolist()
 
 
-def _judge_small(small: detective.Run, judge: Judge) -> None:
+def _judge_small(small, judge):
     judge_waits(small, judge, few=2 * len(small.steps) - 1, diagnosis="each-parameter")
     judge_waits(small, judge, few=1, diagnosis="each-step")
 
 
-def _judge_a(got: detective.Run, judge: Judge) -> None:
+def _judge_a(got, judge):
     if got.seconds > limit("a"):
         judge.no(**times("a", got))
 
@@ -50,16 +46,16 @@ EXERCISE = mend(
     level=2,
     minutes=10,
     task="""
-Write `mend_a(model, batches, optimizer)`, the first loop without its fault. The batches are on the device. It returns
-a list of Python numbers: for each step, the norm of the gradient of all parameters together.
+Write `mend_a(model, batches, optimizer)`, the first loop without its fault. The batches are on the device. It
+returns a list of Python numbers: for each step, the norm of the gradient of all parameters together.
 """,
     hints=(
         "Look in the timeline for the places where the host waits. Which expression in the loop turns a "
         "tensor into a Python number, and how often does it run in one step?",
-        "Nothing has to leave the device before the last step is made. The norm of the parameters' norms "
-        "is the norm of the whole gradient, and a tensor can hold it. `nn.utils.get_total_norm`, from "
-        "lesson 04, computes it for you from the gradients. Put one tensor into the list in each step, "
-        "and make Python numbers of all of them after the loop.",
+        "Nothing has to leave the device before the last step is made. The norm of the parameters' norms is "
+        "the norm of the whole gradient, and a tensor can hold it. `nn.utils.get_total_norm`, from lesson "
+        "04, computes it for you from the gradients. Put one tensor into the list in each step, and make "
+        "Python numbers of all of them after the loop.",
         "Here somebody wants the largest entry of two tensors, in each of four steps. All the numbers "
         "come to the host together.\n"
         """
@@ -76,10 +72,12 @@ print(torch.stack(largest).tolist())  # [0.0, 1.0, 2.0, 3.0]
     "host. If the numbers stay on the device, there's only one wait in the whole loop, and "
     "`nn.utils.get_total_norm` is a short way to get them.",
     diagnoses={
-        "each-parameter": "The host still waits several times in every step. There its numbers leave the device one by one.",
-        "each-step": "One wait a step is left. That gains most of the time here, and still empties the queue in "
-        "every step: read the numbers when all steps are made.",
+        "each-parameter": "The host still waits several times in every step. There its numbers leave the "
+        "device one by one.",
+        "each-step": "One wait a step is left. That gains most of the time here, and still empties the "
+        "queue in every step: read the numbers when all steps are made.",
         "sum-of-norms": "The norms of the parts do not add up to the norm of the whole. Their squares do.",
-        "too-early": "A copy with `non_blocking=True` was read before it had arrived. Wait for the device before you read it.",
+        "too-early": "A copy with `non_blocking=True` was read before it had arrived. Wait for the device "
+        "before you read it.",
     },
 )

@@ -1,14 +1,11 @@
 """Loop b."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Judge
 
-from . import detective, loops
+from . import loops
 from .checking import judge_waits, limit, mend, times
 
 
@@ -24,7 +21,7 @@ def mend_b(model, images, labels, order, optimizer, device):
     return torch.stack(losses).tolist()
 
 
-def _judge_b(got: detective.Run, judge: Judge) -> None:
+def _judge_b(got, judge):
     sent = [copy for copy in got.counters.copies if copy.code == "h2d"]
     few = [copy for copy in sent if copy.bytes <= 8]
     most = 8 * len(got.steps)
@@ -60,17 +57,17 @@ EXERCISE = mend(
     level=1,
     minutes=8,
     task="""
-Write `mend_b(model, images, labels, order, optimizer, device)`, the second loop without its fault. `images` (one row
-an image) and `labels` are on the host and fit on the device. `order` holds one tensor of row numbers a step. It
-returns the list of losses.
+Write `mend_b(model, images, labels, order, optimizer, device)`, the second loop without its fault. `images`
+(one row an image) and `labels` are on the host and fit on the device. `order` holds one tensor of row numbers
+a step. It returns the list of losses.
 """,
     hints=(
         "Count the copies to the device in one step. The given loop makes one for each image and one for "
         "each label. How many does a step really need?",
-        "A copy costs time before its first byte moves, so one large copy is much cheaper than many "
-        "small ones. You can index a tensor with a tensor of row numbers, so `images[rows]` is a whole "
-        "batch. Either you pick the rows on the host and then move the batch, or you move all images and "
-        "labels once, before the loop.",
+        "A copy costs time before its first byte moves, so one large copy is much cheaper than many small "
+        "ones. You can index a tensor with a tensor of row numbers, so `images[rows]` is a whole batch. "
+        "Either you pick the rows on the host and then move the batch, or you move all images and labels "
+        "once, before the loop.",
         "Here three rows are picked from a small table in one go. The order is that of the row numbers, "
         "and a row may come twice.\n"
         """
@@ -82,14 +79,15 @@ print(table[picked].shape)  # torch.Size([3, 3])
 print(names[picked].tolist())  # [33, 30, 33]
 ```""",
     ),
-    why="A copy costs time before its first byte moves: the launch, the way over the bus, the wait. One large copy pays "
-    "that once. Data that fits on the device is best moved once for the whole training.",
+    why="A copy costs time before its first byte moves: the launch, the way over the bus, the wait. One "
+    "large copy pays that once. Data that fits on the device is best moved once for the whole training.",
     diagnoses={
         "each-sample": "Each sample still crosses the bus by itself.",
-        "labels-too": "The images travel together now. The labels still go one by one, and a small copy costs nearly "
-        "as much as a large one.",
+        "labels-too": "The images travel together now. The labels still go one by one, and a small copy "
+        "costs nearly as much as a large one.",
         "all-each-step": "Far more bytes travel than before: all the images in every step. Once would do.",
         "in-order": "The rows are taken as they come. The order of the task is another.",
-        "waits-each-step": "In every step the host now waits for the device. The given loop had no such wait. Read the losses when all steps are made.",
+        "waits-each-step": "In every step the host now waits for the device. The given loop had no such "
+        "wait. Read the losses when all steps are made.",
     },
 )

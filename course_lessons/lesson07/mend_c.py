@@ -1,15 +1,10 @@
 """Loop c."""
 
-from __future__ import annotations
-
 import math
 
 import torch
 from torch.nn import functional as F
 
-from course_utils.exercises import Judge
-
-from . import detective
 from .checking import judge_waits, limit, mend, times
 from .loader import Loader
 
@@ -27,7 +22,7 @@ def mend_c(model, make_loader, epochs, optimizer, device):
     return torch.stack(losses).tolist()
 
 
-def _judge_c(got: detective.Run, judge: Judge) -> None:
+def _judge_c(got, judge):
     if got.seconds <= limit("c"):
         judge_waits(got, judge)
         return
@@ -55,16 +50,17 @@ EXERCISE = mend(
     minutes=10,
     task="""
 Write `mend_c(model, make_loader, epochs, optimizer, device)`, the third loop without its fault.
-`make_loader(num_workers=0, pin_memory=False, persistent_workers=False)` makes a `DataLoader` on the virtual clock: loading a
-batch keeps one core of the host busy, there are four cores, and starting a worker takes as long as loading two
-batches. Every epoch has the same batches, and they fit on the device. It returns the list of losses.
+`make_loader(num_workers=0, pin_memory=False, persistent_workers=False)` makes a `DataLoader` on the virtual
+clock: loading a batch keeps one core of the host busy, there are four cores, and starting a worker takes as
+long as loading two batches. Every epoch has the same batches, and they fit on the device. It returns the list
+of losses.
 """,
     hints=(
         "What does the device do while a batch is loaded? And who could load the next batch meanwhile?",
-        "`num_workers` makes other processes load, beside your training. Each keeps one core busy, so "
-        "ask how many the host has room for. It takes time to start them, too. How often do yours start, "
-        "and how often do they have to? `persistent_workers=True` keeps them from one epoch to the next. "
-        "Or keep the first epoch's batches on the device, and you need no loader after that.",
+        "`num_workers` makes other processes load, beside your training. Each keeps one core busy, so ask "
+        "how many the host has room for. It takes time to start them, too. How often do yours start, and "
+        "how often do they have to? `persistent_workers=True` keeps them from one epoch to the next. Or "
+        "keep the first epoch's batches on the device, and you need no loader after that.",
         "Here two workers load 20 batches in each of two epochs, and a worker takes long to start.\n"
         """
 ```python
@@ -75,12 +71,13 @@ once = workers * start + epochs * batches * load / workers
 print(f"{alone:.1f}, {again:.1f} and {once:.1f} s")  # 4.0, 3.6 and 2.8 s
 ```""",
     ),
-    why="Loading beside the training costs only what the device cannot cover. Workers that restart in every epoch can eat "
-    "up the gain, and data that is kept on the device needs no loader at all.",
+    why="Loading beside the training costs only what the device cannot cover. Workers that restart in every "
+    "epoch can eat up the gain, and data that is kept on the device needs no loader at all.",
     diagnoses={
         "in-line": "The training process still loads every batch by itself, and the device waits.",
         "only-pinned": "Pinned memory makes the copies faster. The copies are not what takes the time here.",
-        "loads-first": "More batches than one epoch has are loaded before the first step, by the training process itself.",
+        "loads-first": "More batches than one epoch has are loaded before the first step, by the training "
+        "process itself.",
         "workers-restart": "The workers start again in every epoch, and that costs what they gain.",
         "too-few-workers": "A single worker loads no faster than the training process did.",
     },

@@ -1,14 +1,10 @@
 """Loop d."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Judge
 
-from . import detective
 from .checking import judge_waits, limit, mend, reference_run, times
 
 
@@ -24,7 +20,7 @@ def mend_d(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-def _judge_d(got: detective.Run, judge: Judge) -> None:
+def _judge_d(got, judge):
     launches, few = got.counters.launches, reference_run("d").counters.launches
     seen = {
         "seen": f"{launches} kernels, {got.calls} calls of the model; {times('d', got)['seen']}",
@@ -60,17 +56,17 @@ EXERCISE = mend(
     level=2,
     minutes=10,
     task="""
-Write `mend_d(model, batches, optimizer)`, the fourth loop without its fault. The batches are on the device: inputs,
-labels, and a weight for each sample. A step's loss is the weighted mean over its samples. It returns the list of
-losses.
+Write `mend_d(model, batches, optimizer)`, the fourth loop without its fault. The batches are on the device:
+inputs, labels, and a weight for each sample. A step's loss is the weighted mean over its samples. It returns
+the list of losses.
 """,
     hints=(
-        "How many kernels run in one step, and how long does each take? What's the host busy with all "
-        "that time? Find the line that keeps it busy.",
-        "A model takes a whole batch at once, so you don't need the inner loop. But `F.cross_entropy` "
-        'gives you one mean, and your samples have unequal weights. With `reduction="none"` it gives you '
-        "one loss for each sample. Multiply these by the weights and add them up. Then ask what a "
-        "weighted mean divides by. It isn't the number of samples.",
+        "How many kernels run in one step, and how long does each take? What's the host busy with all that "
+        "time? Find the line that keeps it busy.",
+        "A model takes a whole batch at once, so you don't need the inner loop. But `F.cross_entropy` gives "
+        'you one mean, and your samples have unequal weights. With `reduction="none"` it gives you one loss '
+        "for each sample. Multiply these by the weights and add them up. Then ask what a weighted mean "
+        "divides by. It isn't the number of samples.",
         "Here the last of three errors counts twice, so it's as if there were four.\n"
         """
 ```python
@@ -81,14 +77,15 @@ often = torch.tensor([1.0, 1.0, 2.0])
 print((often @ errors / 4).item())  # 2.0
 ```""",
     ),
-    why="The device does a batch in about the time of one sample, because launching is what takes the time. A Python loop "
-    "over samples, pixels, heads or parameters is nearly always such a case.",
+    why="The device does a batch in about the time of one sample, because launching is what takes the time. "
+    "A Python loop over samples, pixels, heads or parameters is nearly always such a case.",
     diagnoses={
-        "each-sample": "The model still sees one sample at a time, so there are about as many kernels as before.",
+        "each-sample": "The model still sees one sample at a time, so there are about as many kernels as "
+        "before.",
         "one-by-one-after": "The model takes a whole batch now. What follows it still goes sample by sample.",
         "unweighted": "That is the plain mean. The samples have weights.",
-        "divided-by-count": "The weighted losses are divided by how many there are. A weighted mean divides by the sum "
-        "of the weights.",
+        "divided-by-count": "The weighted losses are divided by how many there are. A weighted mean divides "
+        "by the sum of the weights.",
         "reports-unweighted": "The training is right. The list holds the plain means of the losses.",
     },
 )

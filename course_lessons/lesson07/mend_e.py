@@ -1,14 +1,10 @@
 """Loop e."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Judge
 
-from . import detective
 from .checking import judge_waits, limit, mend, times
 
 _FLOAT32 = 19.5e12
@@ -27,13 +23,13 @@ def mend_e(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-def _judge_small(small: detective.Run, judge: Judge) -> None:
+def _judge_small(small, judge):
     kernels = (span.name for span in small.timeline.spans if span.kind == "kernel")
     scaled = sum("non_finite_check" in name for name in kernels)
     judge_waits(small, judge, own=scaled)  # a GradScaler asks once a step
 
 
-def _judge_e(got: detective.Run, judge: Judge) -> None:
+def _judge_e(got, judge):
     products = [s for s in got.timeline.spans if s.kind == "kernel" and s.flops > 4e8]
     slow = sum(s.flops for s in products if s.flops < _FLOAT32 * s.seconds)
     share = slow / max(1, sum(s.flops for s in products))
@@ -60,17 +56,17 @@ EXERCISE = mend(
     level=2,
     minutes=8,
     task="""
-Write `mend_e(model, batches, optimizer)`, the fifth loop without its fault. The batches are on the device, a simulated
-A100 this time. It returns the list of losses. They and the change of the weights may be off by 5 in 100, and the
-weights stay float32.
+Write `mend_e(model, batches, optimizer)`, the fifth loop without its fault. The batches are on the device, a
+simulated A100 this time. It returns the list of losses. They and the change of the weights may be off by 5 in
+100, and the weights stay float32.
 """,
     hints=(
-        "The device is busy all the time, and near its limit of FLOP/s, so there's no wait that you "
-        "could remove. At which rate do an A100's tensor cores multiply, and in which formats?",
+        "The device is busy all the time, and near its limit of FLOP/s, so there's no wait that you could "
+        "remove. At which rate do an A100's tensor cores multiply, and in which formats?",
         "Matrix products needn't run in float32. Inside `torch.autocast(...)`, PyTorch runs them in the "
         "dtype that you name, and the parameters stay in float32, as the task asks. `autocast` needs the "
-        "type of the device too, and a batch can tell you that. Only the model and the loss belong "
-        "inside. The backward pass follows their dtypes by itself. TF32 would help here too.",
+        "type of the device too, and a batch can tell you that. Only the model and the loss belong inside. "
+        "The backward pass follows their dtypes by itself. TF32 would help here too.",
         "Here's one layer under autocast on the CPU. Its output is in 16 bits, and its gradient isn't.\n"
         """
 ```python
@@ -82,14 +78,15 @@ product.sum().backward()
 print(layer.weight.grad.dtype)  # torch.float32
 ```""",
     ),
-    why="Where arithmetic is the limit, a cheaper number format moves the limit itself. The weights stay in float32, "
-    "because a small step would be lost in 16 bits. (With float16 in bfloat16's place add a `GradScaler`, as in "
-    "lesson 04. The gradients of this loop are large enough to pass without one; yours may not be.)",
+    why="Where arithmetic is the limit, a cheaper number format moves the limit itself. The weights stay in "
+    "float32, because a small step would be lost in 16 bits. (With float16 in bfloat16's place add a "
+    "`GradScaler`, as in lesson 04. The gradients of this loop are large enough to pass without one; yours "
+    "may not be.)",
     diagnoses={
         "as-slow": "The large matrix products still run in float32.",
         "only-some": "Some of the matrix products are faster, and the others still run in float32.",
-        "in-pieces": "The model is called several times in a step, each time with a part of the batch. Small products leave "
-        "most of the device idle.",
+        "in-pieces": "The model is called several times in a step, each time with a part of the batch. "
+        "Small products leave most of the device idle.",
         "weights-dtype": "The weights were not float32 in every step. In 16 bits a small step is lost.",
         "summed": "The errors are added up. The given loop takes their mean.",
     },

@@ -1,14 +1,11 @@
 """Loop f."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Judge
 
-from . import detective, loops
+from . import loops
 from .checking import judge_waits, limit, mend, times
 
 
@@ -26,11 +23,11 @@ def mend_f(model, batches, optimizer):
     return torch.stack(accuracies).tolist()
 
 
-def _judge_small(small: detective.Run, judge: Judge) -> None:
+def _judge_small(small, judge):
     judge_waits(small, judge, few=2)
 
 
-def _judge_f(got: detective.Run, judge: Judge) -> None:
+def _judge_f(got, judge):
     each = got.step_bytes
     if got.seconds <= limit("f") and len(each) > 2 and each[-1] - each[1] > loops.ROWS_F:
         judge.no(
@@ -70,18 +67,18 @@ EXERCISE = mend(
     level=3,
     minutes=12,
     task="""
-Write `mend_f(model, batches, optimizer)`, the sixth loop without its fault. The batches are on the device, and one of
-them is smaller. It returns a list of Python numbers: after each step, the accuracy over all samples seen so far, each with
-the output that its own step gave.
+Write `mend_f(model, batches, optimizer)`, the sixth loop without its fault. The batches are on the device,
+and one of them is smaller. It returns a list of Python numbers: after each step, the accuracy over all
+samples seen so far, each with the output that its own step gave.
 """,
     hints=(
-        "Compare the last step with the first in the timeline. What does the last one do that the first "
-        "one didn't have to do?",
+        "Compare the last step with the first in the timeline. What does the last one do that the first one "
+        "didn't have to do?",
         "The given loop keeps every output and goes through all of them again. What must you know of all "
         "earlier samples, so that you can add one more batch? Two numbers are enough. Count how many "
-        "answers were right, as a tensor on the device, so that nobody has to wait for it. Count how "
-        "many samples there were, too. The batches aren't equally large, so a mean of their accuracies "
-        "would be wrong.",
+        "answers were right, as a tensor on the device, so that nobody has to wait for it. Count how many "
+        "samples there were, too. The batches aren't equally large, so a mean of their accuracies would be "
+        "wrong.",
         "Here's the largest number so far, after each of three batches. One tensor is all that's kept of "
         "the earlier ones.\n"
         """
@@ -94,14 +91,16 @@ for part in parts:
 print(torch.stack(so_far).tolist())  # [3.0, 3.0, 5.0]
 ```""",
     ),
-    why="If each step goes over everything so far, a training of n steps does work in proportion to n², "
-    "and a short trial doesn't show it. With a running count, every step costs the same.",
+    why="If each step goes over everything so far, a training of n steps does work in proportion to n², and "
+    "a short trial doesn't show it. With a running count, every step costs the same.",
     diagnoses={
-        "still-grows": "The last steps still take longer than the first: the earlier samples are gone through again.",
+        "still-grows": "The last steps still take longer than the first: the earlier samples are gone "
+        "through again.",
         "moved-to-the-end": "The steps are fast now, and the same work is done after the last one.",
-        "waits-each-step": "The host now waits for the device in every step: what you count need not leave it before "
-        "the last one.",
+        "waits-each-step": "The host now waits for the device in every step: what you count need not leave "
+        "it before the last one.",
         "mean-of-means": "The mean of the batches' accuracies counts a small batch as much as a large one.",
-        "aliased": "Every entry of the list is the same tensor; `+=` changed it later. Append a new tensor in each step.",
+        "aliased": "Every entry of the list is the same tensor; `+=` changed it later. Append a new tensor "
+        "in each step.",
     },
 )

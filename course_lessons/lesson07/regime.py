@@ -1,13 +1,9 @@
 """Name the regime."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from itertools import product
-from typing import Any
 
 from course_lessons.shared.profiling import Facts
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 
 def regime(facts):
@@ -23,22 +19,7 @@ def regime(facts):
 DEVICE, HOST = ("compute", "memory", "small kernels"), ("loader", "synchronisation", "launch")
 
 
-def _facts(
-    busy: float, loading: float, waiting: float, flop_share: float, byte_share: float
-) -> Facts:
-    return Facts(
-        seconds=1e-3,
-        busy=busy,
-        loading=loading,
-        waiting=waiting,
-        flop_share=flop_share,
-        byte_share=byte_share,
-        kernels=40,
-        kernel_seconds=busy * 1e-3 / 40,
-    )
-
-
-def _regime_cases() -> list[Facts]:
+def _cases():
     """The plain ones first, those at a limit or with equal shares later: the first wrong one is shown."""
     busy = (0.95, 0.1, 0.5, 1.0, 0.8, 0.7, 0.76, 0.74, 0.75)
     host = ((0.5, 0.1), (0.1, 0.4), (0.0, 0.0), (0.3, 0.5), (0.5, 0.3), (0.22, 0.05), (0.15, 0.15))
@@ -49,11 +30,14 @@ def _regime_cases() -> list[Facts]:
         product(range(len(busy)), range(len(host)), range(len(shares))),
         key=lambda at: (max(at[0] - 4, at[1] - 4, at[2] - 5, 0), at),
     )
-    return [_facts(busy[b], *host[h], *shares[s]) for b, h, s in order]
+    return [
+        Facts(1e-3, busy[b], *host[h], *shares[s], kernels=40, kernel_seconds=busy[b] * 2.5e-5)
+        for b, h, s in order
+    ]
 
 
-def _why(name: str, right: str, case: Facts) -> str:
-    """Return the diagnosis: which of the task's rules this case breaks."""
+def _diagnosis(name, right, case):
+    """Return which of the task's rules a wrong name breaks."""
     if (name in DEVICE) != (right in DEVICE):
         return "busy-first" if right in DEVICE else "idle-device"
     if right in ("small kernels", "launch"):
@@ -63,14 +47,14 @@ def _why(name: str, right: str, case: Facts) -> str:
     return "wrong-value"
 
 
-def _check_regime(answer: Callable[..., Any], judge: Judge) -> None:
-    for case in _regime_cases():
+def _check(answer, judge):
+    for case in _cases():
         name, right = judge.is_a(answer(case), str, "one of the six names"), regime(case)
         if name not in (*DEVICE, *HOST):
             judge.no(seen=repr(name), expected=", ".join((*HOST, *DEVICE[::-1])))
         if name != right:
             judge.no(
-                _why(name, right, case),
+                _diagnosis(name, right, case),
                 seen=f"{name} for busy {case.busy:g}, loading {case.loading:g}, waiting {case.waiting:g}, "
                 f"FLOP/s {case.flop_share:g}, bytes/s {case.byte_share:g}",
                 expected=right,
@@ -83,26 +67,28 @@ EXERCISE = Exercise(
     level=1,
     minutes=10,
     task="""
-Write `regime(facts)`: one of `"loader"`, `"synchronisation"`, `"launch"`, `"memory"`, `"compute"`, `"small kernels"`.
-`facts` holds five shares, from 0 to 1:
+Write `regime(facts)`: one of `"loader"`, `"synchronisation"`, `"launch"`, `"memory"`, `"compute"`,
+`"small kernels"`. `facts` holds five shares, from 0 to 1:
 
 - `facts.busy`: of the time, how much the device computes.
 - `facts.loading`, `facts.waiting`: of the time, how much the host loads data, and waits for the device.
-- `facts.flop_share`, `facts.byte_share`: of the device's best FLOP/s and best bytes/s, how much it reaches while it computes.
+- `facts.flop_share`, `facts.byte_share`: of the device's best FLOP/s and best bytes/s, how much it reaches
+  while it computes.
 
-A device that is busy for at least 0.75 of the time sets the pace. Then look at the last two shares. If both are below 0.3,
-the kernels are too small to fill the device. Otherwise the larger of the two names the limit, compute where they are equal.
+A device that is busy for at least 0.75 of the time sets the pace. Then look at the last two shares. If both
+are below 0.3, the kernels are too small to fill the device. Otherwise the larger of the two names the limit,
+compute where they are equal.
 
-A device that is less busy follows the host. If the host loads or waits for at least 0.2 of the time, the longer of the two
-names the regime, loader where they are equal. Otherwise the host only launches.
+A device that is less busy follows the host. If the host loads or waits for at least 0.2 of the time, the
+longer of the two names the regime, loader where they are equal. Otherwise the host only launches.
 """,
     hints=(
-        "If the device is always busy, a host that waits for it loses nothing. So which of the five "
-        "shares should you ask for first?",
-        "First compare `facts.busy` with 0.75. Three of the six names are for a busy device, and three "
-        "are for a device that the host holds up. In each half, look first for the case in which both of "
-        'the other shares are small. That\'s `"small kernels"` in one half and `"launch"` in the '
-        "other. Then only two names are left, and the larger share decides.",
+        "If the device is always busy, a host that waits for it loses nothing. So which of the five shares "
+        "should you ask for first?",
+        "First compare `facts.busy` with 0.75. Three of the six names are for a busy device, and three are "
+        "for a device that the host holds up. In each half, look first for the case in which both of the "
+        'other shares are small. That\'s `"small kernels"` in one half and `"launch"` in the other. Then '
+        "only two names are left, and the larger share decides.",
         "Here somebody chooses what to wear in the same way. Look at which question comes first, and at "
         "what happens when two numbers are equal.\n"
         """
@@ -117,18 +103,20 @@ print(outfit(False, 0.3, 0.3))  # umbrella
 ```""",
     ),
     reference=regime,
-    check_answer=_check_regime,
-    why="Keep to this order, because the two halves need different fixes: a busy device needs less work "
-    "or cheaper work, and an idle one needs a host that feeds it better. If a busy device reaches little "
-    "of either rate, its kernels are too small to fill it, and then a larger batch helps where 16 bits "
-    "don't.",
+    check_answer=_check,
+    why="Keep to this order, because the two halves need different fixes: a busy device needs less work or "
+    "cheaper work, and an idle one needs a host that feeds it better. If a busy device reaches little of "
+    "either rate, its kernels are too small to fill it, and then a larger batch helps where 16 bits don't.",
     diagnoses={
-        "busy-first": "The device is busy for at least 0.75 of the time here. Then it sets the pace, whatever the host does.",
-        "low-shares": "Both shares of the busy device are below 0.3 here. So it is limited by neither: its kernels are too small to fill it.",
-        "larger-share": "The larger share names the limit: compute where the FLOP/s are nearer to the most, memory where "
-        "the bytes/s are.",
-        "idle-device": "The device is busy for less than 0.75 of the time here. What it reaches while it computes does "
-        "not say why.",
-        "no-launch": "Neither the loading nor the waiting reaches 0.2 of the time here. The host only launches.",
+        "busy-first": "The device is busy for at least 0.75 of the time here. Then it sets the pace, "
+        "whatever the host does.",
+        "low-shares": "Both shares of the busy device are below 0.3 here. So it is limited by neither: its "
+        "kernels are too small to fill it.",
+        "larger-share": "The larger share names the limit: compute where the FLOP/s are nearer to the most, "
+        "memory where the bytes/s are.",
+        "idle-device": "The device is busy for less than 0.75 of the time here. What it reaches while it "
+        "computes does not say why.",
+        "no-launch": "Neither the loading nor the waiting reaches 0.2 of the time here. The host only "
+        "launches.",
     },
 )

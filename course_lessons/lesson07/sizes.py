@@ -11,13 +11,13 @@ from course_lessons.shared.profiling import facts
 from course_lessons.shared.traces import trace
 
 ENOUGH = (None, ("busy", 0.9), None, ("busy", 0.9), ("waiting", 0.3))
-"""Which share of a step has to reach what, for each loop in the lesson's order. Loops 1 and 3 are the same on every card."""
+"""Which share of a step has to reach what, for each loop in order. Loops 1 and 3 always stay."""
 
 DOUBLINGS = 5
 """How often a batch is doubled at most: what it takes of memory grows with it."""
 
 ROOM = {"times": 4}
-"""The largest change that the lesson makes to a loop, four times the batch: a larger batch has to leave room for it."""
+"""The lesson's largest change to a loop, four times the batch: a larger batch has to leave room for it."""
 
 
 def fitted(
@@ -27,9 +27,10 @@ def fitted(
 ) -> dict[str, Mapping[str, Any]]:
     """Return the loops with batches that are large enough for a device.
 
-    A batch is doubled until a trace of two steps shows that the device is busy for 90 % of the time, or, in the loop
-    that asks for values, that the host waits for 30 % of it. Where the next size, or four times that, does not fit into
-    the device's memory, the last one stays. A CPU is host and device at once, so there they stay as they are.
+    A batch is doubled until a trace of two steps shows that the device is busy for 90 % of the time, or, in
+    the loop that asks for values, that the host waits for 30 % of it. Where the next size, or four times
+    that, does not fit into the device's memory, the last one stays. On a CPU, which is host and device at
+    once, all stay.
 
     Parameters
     ----------

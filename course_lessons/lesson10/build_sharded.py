@@ -1,14 +1,9 @@
 """A script that fails for just the model it is for."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 
 def build_sharded(make_net, fully_shard, device):
@@ -24,104 +19,84 @@ def build_sharded(make_net, fully_shard, device):
     return net
 
 
-_RANKS = 4
-
-
 class _Layer(nn.Module):
-    """A weight and a buffer; notes where it was made, and when it was initialised."""
+    """A weight and a buffer; adds to ``whole`` where the whole layer is made with numbers."""
 
-    def __init__(self, rows: int, log: list[str]) -> None:
+    def __init__(self, rows, whole):
         super().__init__()
-        self.rows, self.log, self.ready = rows, log, False
+        self.rows, self.ready = rows, False
         self.weight = nn.Parameter(torch.empty(rows, 3))
         self.register_buffer("scale", torch.empty(3))
         if not self.weight.is_meta:
-            log.append("made")
+            whole.append("when it was made")
 
-    def reset_parameters(self) -> None:
+    def reset_parameters(self):
         self.ready = not self.weight.is_meta
         with torch.no_grad():
             self.weight.fill_(0.5)
             self.scale.fill_(2.0)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return x @ self.weight.T * self.scale.sum()
-
 
 class _Net(nn.Module):
-    """A layer, blocks of two layers, and a layer."""
-
-    def __init__(self, blocks: int, log: list[str]) -> None:
+    def __init__(self, blocks, whole):
         super().__init__()
-        self.first = _Layer(8, log)
-        self.blocks = nn.ModuleList(
-            nn.Sequential(_Layer(12, log), _Layer(8, log)) for _ in range(blocks)
-        )
-        self.last = _Layer(4, log)
+        self.first = _Layer(8, whole)
+        pairs = [(_Layer(12, whole), _Layer(8, whole)) for _ in range(blocks)]
+        self.blocks = nn.ModuleList(nn.Sequential(*pair) for pair in pairs)
+        self.last = _Layer(4, whole)
 
 
-class _Shard:
-    """Stands for ``fully_shard`` on rank 0 of four: cuts what is not cut yet, and notes it."""
+def _layers(module):
+    return [part for part in module.modules() if isinstance(part, _Layer)]
 
-    def __init__(self) -> None:
-        self.groups: list[list[_Layer]] = []
-        self.filled = False
-        self.called: set[nn.Module] = set()
 
-    def __call__(self, module: nn.Module, **_: Any) -> nn.Module:
-        if module in self.called:  # as PyTorch's does
+def _check(answer, judge):
+    for blocks, device in ((2, "cpu"), (3, "cpu"), (2, "meta")):
+        _check_net(answer, judge, blocks, device)
+
+
+def _check_net(answer, judge, blocks, device):
+    whole, groups, called = [], [], set()
+
+    def fully_shard(module, **_):
+        """Stands for PyTorch's on rank 0 of four: cuts the layers that are not cut yet."""
+        if module in called:  # as PyTorch's does
             raise AssertionError("fully_shard has already been applied to this module")
-        self.called.add(module)
-        whole = [each for each in _layers(module) if len(each.weight) == each.rows]
-        self.filled |= any(not each.weight.is_meta for each in whole)
-        for layer in whole:
-            layer.weight = nn.Parameter(layer.weight.detach()[: layer.rows // _RANKS].clone())
-        if whole:
-            self.groups.append(whole)
+        called.add(module)
+        group = [layer for layer in _layers(module) if len(layer.weight) == layer.rows]
+        for layer in group:
+            if not layer.weight.is_meta:
+                whole.append("before it was sharded")
+            layer.weight = nn.Parameter(layer.weight.detach()[: layer.rows // 4].clone())
+        if group:
+            groups.append(group)
         return module
 
-
-def _layers(module: nn.Module) -> list[_Layer]:
-    return [each for each in module.modules() if isinstance(each, _Layer)]
-
-
-def _check(answer: Callable[..., Any], judge: Judge) -> None:
-    for blocks, device in ((2, "cpu"), (3, "cpu"), (2, "meta")):
-        log: list[str] = []
-        shard = _Shard()
-
-        def make_net(blocks: int = blocks, log: list[str] = log) -> _Net:
-            return _Net(blocks, log)
-
-        net = judge.is_a(answer(make_net, shard, torch.device(device)), _Net, "the network")
-        if device == "meta":  # stands for a device that is not the host
-            if any(not each.weight.is_meta for each in _layers(net)):
-                judge.no(seen="tensors on the host", expected="all on `device`")
-            return
-        if log or shard.filled:
-            when = "when it was made" if log else "before it was sharded"
-            judge.no("whole-first", seen=f"numbers in whole layers {when}", expected="only shards")
-        names = {each: name for name, each in net.named_modules()}
-        parts = [*map(_layers, net.blocks), [net.first, net.last]]
-        part_of = {layer: at for at, part in enumerate(parts) for layer in part}
-        taken = [layer for group in shard.groups for layer in group]
-        left = [names[layer] for layer in part_of if layer not in taken]
-        mixed = any(len({part_of[layer] for layer in group}) > 1 for group in shard.groups)
-        diagnosis = "one-group" if mixed else "wrong-value"
-        if left == ["first", "last"]:
-            diagnosis = "no-root"
-        groups, wanted = (
-            sorted([names[layer] for layer in group] for group in each)
-            for each in (shard.groups, parts)
-        )
-        judge.expect("groups", groups, wanted, diagnosis)
-        layers = _layers(net)
-        meta = [names[e] for e in layers if e.weight.is_meta or e.scale.is_meta]
-        judge.expect("layers on meta", meta, [], "still-meta")
-        empty = [names[e] for e in layers if not e.ready]
-        judge.expect("layers whose reset_parameters() did not run", empty, [], "not-initialised")
-        other = [names[e] for e in layers if (e.weight != 0.5).any() or (e.scale != 2.0).any()]
-        judge.expect("layers with other numbers than reset_parameters() sets", other, [])
+    net = answer(lambda: _Net(blocks, whole), fully_shard, torch.device(device))
+    layers = _layers(judge.is_a(net, _Net, "the network"))
+    if device == "meta":  # stands for a device that is not the host
+        if any(not layer.weight.is_meta for layer in layers):
+            judge.no(seen="tensors on the host", expected="all on `device`")
+        return
+    if whole:
+        judge.no("whole-first", seen=f"numbers in whole layers {whole[0]}", expected="only shards")
+    parts = [*map(_layers, net.blocks), [net.first, net.last]]
+    part_of = {layer: number for number, part in enumerate(parts) for layer in part}
+    mixed = any(len({part_of[layer] for layer in group}) > 1 for group in groups)
+    diagnosis = "one-group" if mixed else "wrong-value"
+    if part_of.keys() - {layer for group in groups for layer in group} == {*parts[-1]}:
+        diagnosis = "no-root"
+    names = {module: name for name, module in net.named_modules()}
+    seen, expected = (
+        sorted([names[layer] for layer in group] for group in each) for each in (groups, parts)
+    )
+    judge.expect("groups", seen, expected, diagnosis)
+    meta = [names[e] for e in layers if e.weight.is_meta or e.scale.is_meta]
+    judge.expect("layers on meta", meta, [], "still-meta")
+    empty = [names[e] for e in layers if not e.ready]
+    judge.expect("layers whose reset_parameters() did not run", empty, [], "not-initialised")
+    other = [names[e] for e in layers if (e.weight != 0.5).any() or (e.scale != 2.0).any()]
+    judge.expect("layers with other numbers than reset_parameters() sets", other, [])
 
 
 EXERCISE = Exercise(
@@ -130,19 +105,20 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-`build_sharded(make_net, fully_shard, device)` is to make and return a network, and no rank may ever hold more of a parameter's numbers than its own shard, on
-the device or on the host. `make_net()` makes it; `net.blocks` are its blocks, and it has layers outside them; each layer has `reset_parameters()`, which sets its
-parameters and its buffers. `fully_shard(module)` stands for PyTorch's. Each block is a group of its own, what is left is one
-more, and at the end all is on `device`, initialised that way. The code in the cell runs out of memory for just the model that it is for. Mend it.
+`build_sharded(make_net, fully_shard, device)` is to make and return a network, and no rank may ever hold more
+of a parameter's numbers than its own shard, on the device or on the host. `make_net()` makes it; `net.blocks`
+are its blocks, and it has layers outside them; each layer has `reset_parameters()`, which sets its parameters
+and its buffers. `fully_shard(module)` stands for PyTorch's. Each block is a group of its own, what is left is
+one more, and at the end all is on `device`, initialised that way. The code in the cell runs out of memory for
+just the model that it is for. Mend it.
 """,
     hints=(
-        "At which moment does the whole model hold numbers for the first time? Is it at `make_net()`, or "
-        "at `.to(device)`? PyTorch has a device on which tensors have shapes and nothing else.",
-        "Make the network on `meta`, because shapes are enough to shard it. Mind the order of your "
-        "calls. `fully_shard(module)` takes all the layers inside that no earlier call has taken. "
-        "Afterwards `net.to_empty(device=device)` makes room for the shards alone. What stands in that "
-        "room then? Go through `net.modules()`, and remember that not every part has parameters of its "
-        "own.",
+        "At which moment does the whole model hold numbers for the first time? Is it at `make_net()`, or at "
+        "`.to(device)`? PyTorch has a device on which tensors have shapes and nothing else.",
+        "Make the network on `meta`, because shapes are enough to shard it. Mind the order of your calls. "
+        "`fully_shard(module)` takes all the layers inside that no earlier call has taken. Afterwards "
+        "`net.to_empty(device=device)` makes room for the shards alone. What stands in that room then? Go "
+        "through `net.modules()`, and remember that not every part has parameters of its own.",
         "Here's a small network that comes from `meta` to the CPU, without any sharding.\n"
         """
 ```python
@@ -161,13 +137,14 @@ print([hasattr(part, "reset_parameters") for part in net])  # [True, False]
     why="Shapes are enough to decide which rank holds what. The numbers come once each rank has only its "
     "own part, either from `reset_parameters` or from a checkpoint.",
     diagnoses={
-        "whole-first": "There was a moment when whole layers held numbers, and so on every rank. Make the network on `meta`, shard it, and "
-        "only then make room.",
-        "no-root": "The layers outside the blocks were not sharded. The network itself is to be sharded too, after its blocks.",
-        "one-group": "One call took the layers of several groups. The network's own call takes all that no call before it took, so it comes "
-        "last; and each block has its own.",
+        "whole-first": "There was a moment when whole layers held numbers, and so on every rank. Make the "
+        "network on `meta`, shard it, and only then make room.",
+        "no-root": "The layers outside the blocks were not sharded. The network itself is to be sharded "
+        "too, after its blocks.",
+        "one-group": "One call took the layers of several groups. The network's own call takes all that no "
+        "call before it took, so it comes last; and each block has its own.",
         "still-meta": "Something is still on meta: shapes without numbers.",
-        "not-initialised": "`to_empty` makes room and writes nothing. Every layer's own `reset_parameters()` must run after it: it sets the "
-        "parameters and the buffers.",
+        "not-initialised": "`to_empty` makes room and writes nothing. Every layer's own "
+        "`reset_parameters()` must run after it: it sets the parameters and the buffers.",
     },
 )

@@ -1,17 +1,12 @@
 """A linear layer that no rank has whole."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from course_lessons.shared.checking import on_ranks
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
 
@@ -23,76 +18,64 @@ def column_parallel(x, weight, bias, dist):
     return torch.cat(parts, dim=-1)
 
 
-_CASES = (  # ranks, rows, inputs, outputs; few outputs and many inputs first
-    (2, (2,), 64, 4),
-    (2, (3,), 5, 4),
-    (4, (4,), 3, 8),
-    (3, (2, 3), 2, 6),
-    (2, (4, 4), 4, 4),
-    (1, (2,), 3, 2),
-    (3, (1, 2, 3), 2, 9),
+_CASES = (  # ranks, the shape of x, outputs; few outputs and many inputs first
+    (2, (2, 64), 4),
+    (2, (3, 5), 4),
+    (3, (2, 3, 2), 6),
+    (2, (4, 4, 4), 4),
+    (1, (2, 3), 2),
+    (3, (1, 2, 3, 2), 9),
 )
 
-_alike = nearly(1e-4, 1e-5)
 
-
-def _layer(rows: tuple[int, ...], inputs: int, outputs: int) -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(rows[0] + 10 * outputs)
-
-    def draw(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator)
-
-    return draw(*rows, inputs), draw(outputs, inputs), draw(outputs)
+def _layer(shape, outputs):
+    generator = torch.Generator().manual_seed(shape[0] + 10 * outputs)
+    shapes = shape, (outputs, shape[-1]), (outputs,)
+    return [torch.randn(sizes, generator=generator) for sizes in shapes]
 
 
 class _Products(TorchFunctionMode):
     """Counts the numbers that products of matrices give."""
 
     names = ("linear", "matmul", "__matmul__", "einsum", "mm", "addmm", "bmm", "tensordot", "inner")
-    made = 0
+    outputs = 0
 
-    def __torch_function__(
-        self, called: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        out = called(*args, **(kwargs or {}))
-        if getattr(called, "__name__", "") in self.names:
-            self.made += out.numel()
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") in self.names:
+            self.outputs += out.numel()
         return out
 
 
-def _program(sizes: Sequence[Any]) -> Callable[..., tuple[Any, int]]:
-    """Return what each rank runs: it gives the outputs, and how many numbers were computed."""
+def _check(answer, judge):
+    alike = nearly(1e-4, 1e-5)
+    for ranks, shape, outputs in _CASES:
 
-    def program(dist: Any, call: Callable[..., Any]) -> tuple[Any, int]:
-        x, *layer = _layer(*sizes)
-        rank, ranks = dist.get_rank(), dist.get_world_size()
-        for whole in layer:  # what belongs to others is of no use here
-            for other in set(range(ranks)) - {rank}:
-                whole.chunk(ranks)[other].fill_(torch.inf)
-        with _Products() as products:
-            return call(x, *layer, dist), products.made
+        def program(dist, call, shape=shape, outputs=outputs):
+            x, *layer = _layer(shape, outputs)
+            for whole in layer:  # what belongs to others is of no use here
+                for rank, part in enumerate(whole.chunk(dist.get_world_size())):
+                    if rank != dist.get_rank():
+                        part.fill_(torch.inf)
+            with _Products() as products:
+                return call(x, *layer, dist), products.outputs
 
-    return program
-
-
-def _check(answer: Callable[..., Any], judge: Judge) -> None:
-    for ranks, *sizes in _CASES:
-        run = on_ranks(_program(sizes), answer, ranks, judge, "one-rank")
-        if sizes[1] == 64 and max(run.sent) >= 4 * 64:
+        run = on_ranks(program, answer, ranks, judge, "one-rank")
+        if shape[-1] == 64 and max(run.sent) >= 4 * 64:
             seen = f"{max(run.sent)} bytes from a rank; its outputs have 16"
             judge.no("sends-weights", seen=seen, expected="outputs alone are sent")
-        right = F.linear(*_layer(*sizes))
+        right = F.linear(*_layer(shape, outputs))
         parts, share = right.chunk(ranks, dim=-1), right.numel() // ranks
         joined = [torch.cat(parts, dim) for dim in range(right.dim() - 1)]
-        for rank, (value, made) in enumerate(run.results):
+        for rank, (value, computed) in enumerate(run.results):
             judge.is_a(value, Tensor, "a tensor")
-            if made > share:
-                seen = f"{made} outputs computed on a rank, whose share is {share}"
+            if computed > share:
+                seen = f"{computed} outputs computed on a rank, whose share is {share}"
                 judge.no("whole-layer", seen=seen, expected="no more than its share")
-            wrong = (("not-gathered", parts[rank]), *(("wrong-way", each) for each in joined))
-            like = [name for name, tensor in wrong if _alike(value, tensor)]
-            what = f"outputs on rank {rank} of {ranks}"
-            judge.expect(what, value, right, [*like, "wrong-value"][0], _alike)
+            diagnosis = "not-gathered" if alike(value, parts[rank]) else "wrong-value"
+            if any(alike(value, wrong) for wrong in joined):
+                diagnosis = "wrong-way"
+            judge.expect(f"outputs on rank {rank} of {ranks}", value, right, diagnosis, alike)
 
 
 EXERCISE = Exercise(
@@ -101,15 +84,17 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-`x` (..., inputs) is the same on every rank, `weight` (outputs, inputs) and `bias` (outputs) are those of an `nn.Linear`. Write
-`column_parallel(x, weight, bias, dist)`: each rank uses only its own equal share of the outputs, rank 0 the first, and returns on every rank what
-the whole layer gives, with all outputs in their order. The number of outputs is a multiple of the number of ranks. What belongs to other ranks is infinite on this one. Send outputs, no weights.
+`x` (..., inputs) is the same on every rank, `weight` (outputs, inputs) and `bias` (outputs) are those of an
+`nn.Linear`. Write `column_parallel(x, weight, bias, dist)`: each rank uses only its own equal share of the
+outputs, rank 0 the first, and returns on every rank what the whole layer gives, with all outputs in their
+order. The number of outputs is a multiple of the number of ranks. What belongs to other ranks is infinite on
+this one. Send outputs, no weights.
 """,
     hints=(
         "Each row of `weight` makes one output. If there are 6 outputs on 2 ranks, which rows belong to "
         "rank 1, and which numbers of `bias`?",
-        "`chunk` cuts a tensor into equal parts along its first dimension, and `dist.get_rank()` tells "
-        "you which one is yours. With your part alone you compute some columns of the result. "
+        "`chunk` cuts a tensor into equal parts along its first dimension, and `dist.get_rank()` tells you "
+        "which one is yours. With your part alone you compute some columns of the result. "
         "`dist.all_gather(parts, own)` brings you the others' columns. It fills `parts`, a list that you "
         "make beforehand, with one tensor for each rank, in the shape of `own`.",
         "Here a loop stands for all_gather. Look at how the parts are joined, and ask which way yours "
@@ -127,13 +112,17 @@ print(torch.cat(parts, dim=1).shape)  # torch.Size([2, 8])
     ),
     reference=column_parallel,
     check_answer=_check,
-    why="Here the outputs were gathered because the task wants them all. In a network the next layer is cut the other way and takes a "
-    "rank's columns as they are, so that one all_reduce serves two layers.",
+    why="Here the outputs were gathered because the task wants them all. In a network the next layer is cut "
+    "the other way and takes a rank's columns as they are, so that one all_reduce serves two layers.",
     diagnoses={
-        "one-rank": "Not every rank makes the same calls with the same shapes. A collective is called by all.",
+        "one-rank": "Not every rank makes the same calls with the same shapes. A collective is called by "
+        "all.",
         "not-gathered": "Those are this rank's outputs alone. The others' are missing.",
-        "wrong-way": "The parts are joined along another dimension than the last. They are columns of the same rows.",
-        "sends-weights": "More was sent than outputs. A rank's weights stay where they are, and what they give is sent.",
-        "whole-layer": "A rank computes more outputs than its share. Multiply by its own rows of `weight` only.",
+        "wrong-way": "The parts are joined along another dimension than the last. They are columns of the "
+        "same rows.",
+        "sends-weights": "More was sent than outputs. A rank's weights stay where they are, and what they "
+        "give is sent.",
+        "whole-layer": "A rank computes more outputs than its share. Multiply by its own rows of `weight` "
+        "only.",
     },
 )

@@ -24,14 +24,9 @@ _LOOKS = dict(zip(spoken("gather", "scatter", "forward", "backward"), _COLOURS, 
 
 
 def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figure, str]:
-    """Return a picture of what each rank keeps, a bar for each case, beside what a card has, and its words.
+    """Return a figure of what each rank keeps, and its description.
 
-    Parameters
-    ----------
-    cases
-        For each name, for each kind of tensor, bytes a rank.
-    card
-        A card's memory, in bytes.
+    ``cases`` has for each name, for each kind of tensor, bytes a rank; ``card`` is a card's memory in bytes.
     """
     fig, ax = plt.subplots(figsize=(8.8, 0.55 * len(cases) + 1.5))
     fig.subplots_adjust(left=0.19, right=0.98, top=0.86, bottom=0.17)  # quicker than to lay it out
@@ -59,12 +54,9 @@ def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figur
 
 
 def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tuple[Figure, str]:
-    """Return a picture of a step of FSDP, with and without freeing layers after forward, and its words.
+    """Return a figure of a step of FSDP, with and without freeing layers after forward, and its description.
 
-    Parameters
-    ----------
-    layers, gather, compute
-        As in `timeline.step`.
+    The arguments are those of `timeline.step`.
     """
     fig, axes = plt.subplots(2, 1, figsize=(8.8, 5.2))
     fig.subplots_adjust(left=0.14, right=0.98, top=0.86, bottom=0.1, hspace=0.28)
@@ -87,9 +79,9 @@ def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tup
     told = [f"{made.peak} layers or gradients whole at most" for made in steps]
     return (
         fig,
-        f"A step of FSDP with {layers} layers, network and compute side by side, and beneath how many layers are "
-        f"whole (modelled). Freed after forward: {told[0]}, done after {steps[0].seconds:g}. Kept: {told[1]}, done "
-        f"after {steps[1].seconds:g}.",
+        f"A step of FSDP with {layers} layers, network and compute side by side, and beneath how many "
+        f"layers are whole (modelled). Freed after forward: {told[0]}, done after {steps[0].seconds:g}. "
+        f"Kept: {told[1]}, done after {steps[1].seconds:g}.",
     )
 
 
@@ -122,12 +114,7 @@ def _number(ax: Axes, x: float, y: float, text: str, size: float = 8.5) -> None:
 def mesh(dimensions: Mapping[str, int], doing: Mapping[str, str]) -> None:
     """Draw a device mesh of two dimensions: its ranks, and what goes along each dimension.
 
-    Parameters
-    ----------
-    dimensions
-        For each of two names the size: rows, then columns.
-    doing
-        For each name, what the ranks along it do.
+    ``dimensions`` has for each of two names the size, rows first; ``doing`` what the ranks along it do.
     """
     (down, rows), (across, columns) = dimensions.items()
     fig, ax = plt.subplots(figsize=(8.8, 0.8 * rows + 1.5), layout="constrained")
@@ -158,12 +145,9 @@ def mesh(dimensions: Mapping[str, int], doing: Mapping[str, str]) -> None:
 
 
 def pipeline(run: Run) -> None:
-    """Draw what each stage of a pipeline on the simulated cluster computes when.
+    """Draw what each stage of a pipeline computes when, from a run of the simulated cluster.
 
-    Parameters
-    ----------
-    run
-        What ``cluster.run`` returned; the names of what was computed begin with F (forward) or B (backward).
+    The names of what was computed begin with F (forward) or B (backward).
     """
     stages = len(run.results)
     fig, ax = plt.subplots(figsize=(8.8, 0.5 * stages + 1.3), layout="constrained")
@@ -198,10 +182,7 @@ def pipeline(run: Run) -> None:
 def causal(ways: Mapping[str, Sequence[Sequence[int]]]) -> None:
     """Draw which rank computes which part of causal attention, for several ways to deal out the text.
 
-    Parameters
-    ----------
-    ways
-        For each name, for each rank, the pieces of the text whose rows it has.
+    ``ways`` has for each name, for each rank, the pieces of the text whose rows it has.
     """
     fig, axes = plt.subplots(1, len(ways), figsize=(8.8, 3.6), layout="constrained", squeeze=False)
     told = []

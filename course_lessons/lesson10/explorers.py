@@ -26,7 +26,8 @@ def sharding() -> None:
 
     sizes = [1e9, 8e9, 70e9, 405e9]
     Explorer(
-        question="8 billion parameters in float32 need 128 GB on one card. What does ZeRO-1 keep on each of 64?",
+        question="8 billion parameters in float32 need 128 GB on one card. What does ZeRO-1 keep on each of "
+        "64?",
         guesses=("2 GB", "33 GB", "65 GB", "128 GB"),
         controls={
             "parameters": slider(word("parameters"), sizes, 8e9, lambda n: f"{n / 1e9:g} billion"),
@@ -34,8 +35,8 @@ def sharding() -> None:
             "dtype": slider("dtype", [torch.float32, torch.bfloat16], None, _name),
         },
         draw=draw,
-        found="65 GB: ZeRO-1 keeps whole parameters and gradients, 64 GB, on each card, and a 64th of the moments. More "
-        "cards shrink only what a stage divides, and only ZeRO-3 divides all.",
+        found="65 GB: ZeRO-1 keeps whole parameters and gradients, 64 GB, on each card, and a 64th of the "
+        "moments. More cards shrink only what a stage divides, and only ZeRO-3 divides all.",
         telling={"ranks": 3},
     ).show()
 
@@ -50,8 +51,9 @@ def step() -> None:
             "layers": slider(word("layers"), [2, 4, 6, 8], 4),
         },
         draw=drawings.fsdp_step,
-        found="Time, for memory. Kept, all layers are whole at once, and backward gathers nothing: the slower the network, "
-        "the more time that saves. Freed, at most three layers or gradients are whole, however many layers there are.",
+        found="Time, for memory. Kept, all layers are whole at once, and backward gathers nothing: the "
+        "slower the network, the more time that saves. Freed, at most three layers or gradients are whole, "
+        "however many layers there are.",
     ).show()
 
 

@@ -18,16 +18,8 @@ def bytes_per_rank(
     Activations, buckets and the layers that are gathered for a moment come on top. The moments have the
     parameters' dtype, as PyTorch's Adam makes them.
 
-    Parameters
-    ----------
-    parameters
-        How many the whole model has.
-    ranks
-        How many cards share what is divided.
-    stage
-        ZeRO's: 0 divides nothing, 1 Adam's moments, 2 gradients too, 3 parameters too.
-    dtype
-        Of the parameters.
+    ``parameters`` is how many the whole model has; ZeRO's ``stage`` 0 divides nothing, 1 Adam's moments, 2
+    gradients too, 3 parameters too.
 
     Raises
     ------

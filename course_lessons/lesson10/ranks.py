@@ -96,9 +96,8 @@ def table(name: str, sent: Sent, net: nn.Module) -> None:
     kept = sum(local(g).nbytes for g in _gradients(net))
     both = [f"{sent.calls[kind]} {kind}" for kind in ("all_gather", "reduce_scatter")]
     total = sum(sent.bytes.values()) / count
-    say(
-        f"{name:26}| {', '.join(both)} | gradients kept: {kept / 1e6:.2f} MB | a parameter: {total:.4g} B"
-    )
+    kept_now = f"gradients kept: {kept / 1e6:.2f} MB"
+    say(f"{name:26}| {', '.join(both)} | {kept_now} | a parameter: {total:.4g} B")
 
 
 def _gradients(net: nn.Module) -> Iterator[torch.Tensor]:
@@ -117,9 +116,8 @@ def norms(step: int, norm: torch.Tensor, net: nn.Module) -> None:
         whole = norm.full_tensor().item()
         own = torch.stack([local(p.grad).square().sum() for p in net.parameters()]).sum().sqrt()
         own = own.item() * max(1.0, whole)
-        print(
-            f"norm {whole:.4f}, a {type(norm).__name__}; of my shards alone {own:.4f}", flush=True
-        )
+        kind = type(norm).__name__
+        print(f"norm {whole:.4f}, a {kind}; of my shards alone {own:.4f}", flush=True)
 
 
 @torch.no_grad()
@@ -179,7 +177,7 @@ def keep(found: Mapping[int, Sequence[float]], file: str) -> None:
 
 @contextmanager
 def alone() -> Iterator[DeviceMesh]:
-    """Be a process group of one rank, in this process, for a while; its mesh is the CPU, whatever else there is."""
+    """Be a process group of one rank, in this process, for a while; yield its mesh, a CPU's."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         yield init_device_mesh("cpu", (1,))

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 _KINDS = {
     "_allgather_base_": "all_gather",
@@ -42,13 +43,7 @@ class Sent(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         kind = _KINDS.get(func._opname) if "c10d" in func.namespace else None
         if kind:
-            tensors = [t for t in _leaves((args, out)) if isinstance(t, torch.Tensor)]
+            tensors = [t for t in tree_leaves((args, out)) if isinstance(t, torch.Tensor)]
             self.calls[kind] += 1
             self.bytes[kind] += max(t.nbytes for t in tensors)
         return out
-
-
-def _leaves(tree: Any) -> list[Any]:
-    if isinstance(tree, (tuple, list)):
-        return [leaf for part in tree for leaf in _leaves(part)]
-    return [tree]

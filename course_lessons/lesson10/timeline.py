@@ -1,4 +1,4 @@
-"""When FSDP gathers, computes and scatters, and what it holds whole meanwhile: a model, so that the idea is seen."""
+"""When FSDP gathers, computes and scatters, and what is whole meanwhile: a model that shows the idea."""
 
 from __future__ import annotations
 
@@ -22,13 +22,8 @@ class Bar:
 class Timeline:
     """One step of FSDP.
 
-    Attributes
-    ----------
-    bars
-        What happens when.
-    whole
-        For each moment at which it changes: the layers that are whole in memory from then on, parameters
-        and gradients counted alike.
+    ``whole`` has, for each moment at which it changes, how many layers are whole in memory from then on,
+    parameters and gradients counted alike.
     """
 
     bars: list[Bar] = field(default_factory=list)
@@ -53,14 +48,8 @@ def step(
     A layer is gathered while the one before computes; at most two are whole in forward with ``reshard``. One
     link carries one message at a time; scattering a gradient takes as long as gathering a layer.
 
-    Parameters
-    ----------
-    layers
-        How many, each a group of its own.
-    gather, compute
-        Time to gather a layer, and to compute it forward.
-    reshard
-        Whether forward frees what it has gathered, so that backward gathers again.
+    ``gather`` and ``compute`` are the times to gather a layer and to compute it forward; with ``reshard``
+    forward frees what it has gathered, so that backward gathers again.
     """
     made = Timeline()
     changes: list[tuple[float, int]] = []
@@ -87,7 +76,8 @@ def step(
         if ended is not None:  # the gradients of the layer before, after this layer's parameters
             link = put(NETWORK, "scatter", layer + 1, max(link, ended), gather)
             changes.append((link, -1))
-        begun = max(busy, _gathered(made, layer))
+        gathered = [b.end for b in made.bars if (b.what, b.layer) == ("gather", layer)]
+        begun = max(busy, *gathered)
         changes.append((begun, 1))  # its gradients
         busy = ended = put(COMPUTE, "backward", layer, begun, 2 * compute)
         changes.append((busy, -1))  # its parameters
@@ -98,8 +88,3 @@ def step(
         count += change
         made.whole.append((moment, count))
     return made
-
-
-def _gathered(made: Timeline, layer: int) -> float:
-    """Return when a layer was gathered last."""
-    return max(bar.end for bar in made.bars if (bar.what, bar.layer) == ("gather", layer))

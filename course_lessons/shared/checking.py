@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from course_utils.exercises import Judge
+from course_utils.exercises.forms import OverCases
 from course_utils.exercises.judge import NotTried, NotYet, Raised
 from course_utils.exercises.values import same
 from simgpu import cluster
@@ -165,3 +166,21 @@ def on_ranks(
         raise
     except Exception as error:  # noqa: BLE001  (it is the learner's)
         raise Raised(error) from None
+
+
+def values_of(tensor: Tensor) -> str:
+    """Write a tensor's first values."""
+    values = tensor.detach().flatten().tolist()
+    return f"[{', '.join(f'{v:.4g}' for v in values[:6])}{', …' if len(values) > 6 else ''}]"
+
+
+class OrValueError(OverCases):
+    """A check over cases in which raising ``ValueError`` is a result too: it counts as ``"ValueError"``."""
+
+    def _value(self, function: Callable[..., Any], case: tuple[Any, ...]) -> Any:
+        try:
+            return super()._value(function, case)
+        except (ValueError, Raised) as error:
+            if not isinstance(getattr(error, "error", error), ValueError):
+                raise
+            return "ValueError"

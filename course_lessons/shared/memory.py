@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -41,11 +41,6 @@ def metering_device(device: torch.device | str) -> torch.device:
 
     A CPU and Apple's MPS keep no account of peaks and requests. Where this PyTorch cannot have the
     simulated device either, the device itself comes back, and `Meter` refuses it in one sentence.
-
-    Parameters
-    ----------
-    device
-        A device that works.
     """
     device = torch.device(device)
     if _has_meter(device):
@@ -59,21 +54,10 @@ def metering_device(device: torch.device | str) -> torch.device:
 def by_kind(
     model: nn.Module, optimizer: Optimizer | None = None, device: torch.device | str | None = None
 ) -> dict[str, int]:
-    """Return the bytes that a model and its optimizer hold now, by kind.
+    """Return the bytes that a model and its optimizer hold now, by the first four of `KINDS`.
 
-    Memory that several tensors share counts once.
-
-    Parameters
-    ----------
-    model, optimizer
-        What to look at; a missing optimizer holds nothing.
-    device
-        Count only what is there; by default wherever it is. (Adam keeps its step counters on the CPU.)
-
-    Returns
-    -------
-    dict
-        ``"parameters"``, ``"buffers"``, ``"gradients"``, ``"optimizer"``.
+    Memory that several tensors share counts once. With ``device`` only what is there counts. (Adam keeps its
+    step counters on the CPU.)
     """
     parameters = list(model.parameters())
     kinds: dict[str, Iterable[Tensor]] = {
@@ -106,21 +90,13 @@ def _new_bytes(
 
 @dataclass
 class Phase:
-    """One part of a training step.
-
-    Attributes
-    ----------
-    name
-        Such as ``"forward"``.
-    samples
-        The bytes by kind at the start, after each operation that changed them, and at the end.
-    peak
-        The most bytes at once, as the device counted them.
-    """
+    """One part of a training step: its name, such as ``"forward"``, and the bytes in memory."""
 
     name: str
-    samples: list[dict[str, int]] = field(default_factory=list)
-    peak: int = 0
+    samples: list[
+        dict[str, int]
+    ]  # by kind: at the start, after operations that changed them, at the end
+    peak: int = 0  # the most bytes at once, as the device counted them
 
     @property
     def after(self) -> dict[str, int]:
@@ -195,10 +171,7 @@ class Meter:
     def table(self, unit: str = "B") -> None:
         """Show for each phase what is in memory at its end, by kind.
 
-        Parameters
-        ----------
-        unit
-            ``"B"`` writes every byte; anything else writes KiB, MiB or GiB with three digits.
+        The unit ``"B"`` writes every byte; anything else writes KiB, MiB or GiB with three digits.
         """
         head = (word("after"), *map(say, KINDS), word("together"))
         rows = [
@@ -210,30 +183,19 @@ class Meter:
         show_table(head, rows, [kind] * len(rows), note)
 
     def draw(self, capacity: int | None = None) -> None:
-        """Draw what is in memory from operation to operation, stacked by kind.
-
-        Parameters
-        ----------
-        capacity
-            Bytes at which to draw a line.
-        """
+        """Draw what is in memory from operation to operation, by kind, with a line at ``capacity`` bytes."""
         size, unit = scale(self.peak)
         fig, ax = plt.subplots(figsize=(8.4, 3.9), layout="constrained")
-        x = [
-            number + i / len(phase.samples)
-            for number, phase in enumerate(self.phases)
-            for i in range(len(phase.samples))
-        ]
-        samples = [sample for phase in self.phases for sample in phase.samples]
+        x, samples = [], []
+        for number, phase in enumerate(self.phases):
+            x += [number + i / len(phase.samples) for i in range(len(phase.samples))]
+            samples += phase.samples
         x, samples = [*x, len(self.phases)], [*samples, samples[-1]]
-        floor = [0.0] * len(samples)
-        for kind, colour in zip(KINDS, COLOURS, strict=False):
-            top = [low + sample[kind] / size for low, sample in zip(floor, samples, strict=True)]
-            if top != floor:
-                ax.fill_between(
-                    x, floor, top, step="post", color=colour, lw=0, label=_IN_WORDS.get(kind, kind)
-                )
-            floor = top
+        kinds = [kind for kind in KINDS if any(sample[kind] for sample in samples)]
+        heights = [[sample[kind] / size for sample in samples] for kind in kinds]
+        colours = [COLOURS[KINDS.index(kind)] for kind in kinds]
+        labels = [_IN_WORDS.get(kind, kind) for kind in kinds]
+        ax.stackplot(x, heights, labels=labels, colors=colours, step="post", lw=0)
         for number, phase in enumerate(self.phases):
             ax.axvline(number, color="#666666", linewidth=0.8, linestyle=":")
             name = phase.name.replace(" ", "\n")
@@ -276,9 +238,7 @@ class _AfterEachOperation(TorchDispatchMode):
         super().__init__()
         self._then = then
 
-    def __torch_dispatch__(
-        self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = op(*args, **(kwargs or {}))
         self._then()
         return out
@@ -311,28 +271,20 @@ def _kinds_in_words(kinds: dict[str, int]) -> str:
 
 @dataclass(frozen=True)
 class Need:
-    """What some training needs.
+    """What some training needs, in bytes.
 
-    Attributes
-    ----------
-    kinds
-        The bytes by kind at the moment when most were in use.
-    allocated
-        The most bytes in use at once, with what the allocator rounds up.
-    reserved
-        The most bytes that the allocator takes from the device. This has to fit, and the CUDA context
-        beside it (a few hundred MB, not included).
+    ``reserved`` has to fit, and the CUDA context beside it (a few hundred MB, not included).
     """
 
-    kinds: dict[str, int]
-    allocated: int
-    reserved: int
+    kinds: dict[str, int]  # at the moment when most were in use
+    allocated: int  # in use at once, at most, with what the allocator rounds up
+    reserved: int  # taken from the device by the allocator, at most
 
     def table(self) -> None:
         """Show it."""
         rows = [(say(kind), amount(n, "B")) for kind, n in self.kinds.items()]
-        rows += [("allocated, at most", amount(self.allocated, "B"))]
-        rows += [("reserved, at most", amount(self.reserved, "B"))]
+        rows.append(("allocated, at most", amount(self.allocated, "B")))
+        rows.append(("reserved, at most", amount(self.reserved, "B")))
         show_table(("at the peak", "modelled"), rows, ["modelled"] * len(rows))
 
 

@@ -6,38 +6,29 @@ import re
 
 
 def figures(message: str) -> dict[str, int]:
-    """Return the figures in an out-of-memory message, in bytes.
+    """Return the figures in the message of a ``torch.OutOfMemoryError``, in bytes.
 
-    Parameters
-    ----------
-    message
-        The text of a ``torch.OutOfMemoryError``.
-
-    Returns
-    -------
-    dict
-        ``"requested"``: what was asked for; ``"capacity"`` of the device; ``"free"``: what nobody holds;
-        ``"process"``: what this process holds; ``"allocated"``: what its tensors take of that;
-        ``"unallocated"``: what PyTorch keeps reserved beside them.
+    ``"requested"``: what was asked for; ``"capacity"`` of the device; ``"free"``: what nobody holds;
+    ``"process"``: what this process holds; ``"allocated"``: what its tensors take of that;
+    ``"unallocated"``: what PyTorch keeps reserved beside them.
 
     Raises
     ------
     ValueError
         Where the text lacks one of them.
     """
-    found = {}
-    for name, words in _FIGURES.items():
-        sizes = _sizes(words, message)
-        if not sizes:
+    sizes = {}
+    for name, pattern in _FIGURES.items():
+        if not (matches := _sizes(pattern, message)):
             raise ValueError(f"This message does not say what is {name}: {message[:80]!r}")
-        found[name] = sizes[0]
+        sizes[name] = matches[0]
     if numbered := _sizes("Process [0-9]+ has {size}", message):
         # In a container one's own process is listed by its number. It holds what PyTorch has reserved,
         # and the CUDA context.
-        reserved = found["allocated"] + found["unallocated"]
+        reserved = sizes["allocated"] + sizes["unallocated"]
         own = min(numbered, key=lambda nbytes: abs(nbytes - reserved))
-        found["process"] = next(iter(_sizes("this process has {size}", message)), own)
-    return found
+        sizes["process"] = next(iter(_sizes("this process has {size}", message)), own)
+    return sizes
 
 
 _FIGURES = {
@@ -51,6 +42,6 @@ _FIGURES = {
 _UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
-def _sizes(words: str, message: str) -> list[int]:
-    found = re.findall(words.format(size="([0-9.]+) ([A-Za-z]+)"), message)
-    return [round(float(number) * _UNITS[unit]) for number, unit in found]
+def _sizes(pattern: str, message: str) -> list[int]:
+    matches = re.findall(pattern.format(size="([0-9.]+) ([A-Za-z]+)"), message)
+    return [round(float(number) * _UNITS[unit]) for number, unit in matches]

@@ -2,8 +2,6 @@
 
 import torch
 
-from course_lessons.lesson06.average_loss import _mean_of_means
-
 
 def _average_of_list(model, batches, loss_fn):
     batches = list(batches)
@@ -20,7 +18,7 @@ WRONG = {
         _average_of_list,
         {"total = count": "kept = []\ntotal = count", "count +=": "kept.append(y)\ncount +="},
     ),
-    "mean-of-means": _mean_of_means,
+    "mean-of-means": {" * len(x)": "", "count += len(x)": "count += 1"},
     "grad-off": {"with torch.inference_mode():": "torch.set_grad_enabled(False)\nif True:"},
     "wrong-type": {"inference_mode": "no_grad", ".item() *": " *"},
     "wrong-value": (

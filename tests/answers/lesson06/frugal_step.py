@@ -3,7 +3,8 @@
 import torch
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from course_lessons.lesson06.frugal_step import FRUGAL_TWINS, plain_step
+from course_lessons.lesson06.challenge import plain_step
+from course_lessons.lesson06.frugal_step import FRUGAL_TWINS
 
 
 def _frugal_on_cpu(model, x, y, loss_fn, optimizer):

@@ -53,7 +53,8 @@ WRONG = {
     "wrong-value": (
         {"optimizer.step()": "pass"},
         {  # waits twice, both times in the second step of three
-            f"norms.append({_NORM})": f"norms.append({_NORM})\nassert len(norms) != 2 or all(n >= 0 for n in norms)"
+            f"norms.append({_NORM})": f"norms.append({_NORM})\n"
+            "assert len(norms) != 2 or all(n >= 0 for n in norms)"
         },
     ),
 }

@@ -87,7 +87,8 @@ WRONG = {
     "as-slow": {_CAST: f"output = model(x)\n{_CAST}", "model(x), y": "output, y"},
     "only-some": _e_one_layer,
     "in-pieces": {
-        _LOSS: "output = torch.cat([model(row) for row in x.split(max(1, len(x) // 32))])\nloss = F.mse_loss(output, y)"
+        _LOSS: "output = torch.cat([model(row) for row in x.split(max(1, len(x) // 32))])\n"
+        "loss = F.mse_loss(output, y)"
     },
     "weights-dtype": (_e_weights_in_16_bits, _in_16_bits_and_back),
     "wrong-value": (_numbers_without_training, _scaled_and_read_in_each_step),

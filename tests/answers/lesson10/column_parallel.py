@@ -51,6 +51,7 @@ WRONG = {
 RIGHT = {
     "by sums": _by_sums,
     "by einsum": {
-        "F.linear(x, weight.chunk(ranks)[rank], bias": 'torch.einsum("...i,oi->...o", x, weight.chunk(ranks)[rank]) + (bias'
+        "F.linear(x, weight.chunk(ranks)[rank], bias": 'torch.einsum("...i,oi->...o", x, '
+        "weight.chunk(ranks)[rank]) + (bias"
     },
 }
