@@ -123,19 +123,18 @@ EXERCISE = Exercise(
     level=3,
     minutes=20,
     task="""
-Write `crop_flip(images, pad, flip)`: for a batch `(n, channels, height, width)` on any device, of any
-dtype, put a border of `pad` zeros around each image, cut a window of the old size out of it at a random place, and mirror
-it left to right with probability `flip`. **Each image** has a place and a coin of its own, all places are
-equally likely, and shape and dtype stay. No loop over images, and nothing that makes the host wait.
+Write `crop_flip(images, pad, flip)`: for a batch `(n, channels, height, width)` on any device, of any dtype,
+put a border of `pad` zeros around each image, cut a window of the old size out of it at a random place, and
+mirror it left to right with probability `flip`. **Each image** has a place and a coin of its own, all places
+are equally likely, and shape and dtype stay. No loop over images, and nothing that makes the host wait.
 """,
     hints=(
         "Pad the images first. How many windows of the old size does one padded image then hold? "
         "`tensor.unfold(dim, size, 1)` shows all windows along one dimension. It's a view, so it copies "
         "nothing.",
-        "After two `unfold`s, index tensors of n numbers pick one window for each image, and `:` keeps "
-        "all channels. There are 2·pad + 1 places each way, and `torch.randint` can draw them all at "
-        "once. For the mirror, toss n coins and let `torch.where` choose. Make every new tensor on "
-        "`images.device`.",
+        "After two `unfold`s, index tensors of n numbers pick one window for each image, and `:` keeps all "
+        "channels. There are 2·pad + 1 places each way, and `torch.randint` can draw them all at once. For "
+        "the mirror, toss n coins and let `torch.where` choose. Make every new tensor on `images.device`.",
         "Here each of two signals gets a window of its own. Then a mask that fits the shape lets only "
         "the first change.\n"
         """
@@ -151,14 +150,16 @@ print(torch.where(loud, 10 * cut, cut))
     ),
     reference=crop_flip,
     check_answer=_check_crop_flip,
-    why="The same handful of operations serves 8 images or 8,000. The work for one image is tiny, so "
-    "what takes the time in a loop is asking for it image by image.",
+    why="The same handful of operations serves 8 images or 8,000. The work for one image is tiny, so what "
+    "takes the time in a loop is asking for it image by image.",
     diagnoses={
         "one-offset": "The whole batch was moved by the same offset. Each image needs its own draw.",
-        "one-coin": "No image of a call was mirrored differently from the others. Each image tosses a coin of its own.",
-        "waits": "The host needs a number out of a tensor here, as `.item()`, an `if` and an index of booleans do. On a GPU it would have to wait for it.",
-        "made-on-the-host": "The images are on a device, and something that you made was on the host: it had to "
-        "be carried across. Say `device=images.device` wherever a tensor is made.",
+        "one-coin": "No image of a call was mirrored differently from the others. Each image tosses a coin "
+        "of its own.",
+        "waits": "The host needs a number out of a tensor here, as `.item()`, an `if` and an index of "
+        "booleans do. On a GPU it would have to wait for it.",
+        "made-on-the-host": "The images are on a device, and something that you made was on the host: it had "
+        "to be carried across. Say `device=images.device` wherever a tensor is made.",
         "one-by-one": "The number of operations grows with the batch: somewhere there is a loop over images.",
     },
 )

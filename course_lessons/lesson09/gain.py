@@ -117,19 +117,19 @@ EXERCISE = Exercise(
     level=2,
     minutes=12,
     task="""
-Write `gain(old, new, rounds, clock)`, the ledger's own measurement. `old()` and `new()` run the two loops
-for equally many images; `clock()` returns seconds. Warm both up with one call each that is not timed, the old one first. Then
-come `rounds` rounds. In each, time one call of each; the old loop begins the first round, the new one the
-second, and so on in turns. A round gives one number: how many times as fast the new loop was. Return
-**(lower quartile, median, upper quartile)** of these numbers, as
-`statistics.quantiles(numbers, n=4, method="inclusive")` gives them.
+Write `gain(old, new, rounds, clock)`, the ledger's own measurement. `old()` and `new()` run the two loops for
+equally many images; `clock()` returns seconds. Warm both up with one call each that is not timed, the old one
+first. Then come `rounds` rounds. In each, time one call of each; the old loop begins the first round, the new
+one the second, and so on in turns. A round gives one number: how many times as fast the new loop was. Return
+**(lower quartile, median, upper quartile)** of these numbers, as `statistics.quantiles(numbers, n=4,
+method="inclusive")` gives them.
 """,
     hints=(
         "Suppose another program slows the machine down for a minute. How do you keep that out of the "
         "result? Both calls of a round have to meet it, and you have to compare them with each other.",
-        "Write a small function that reads `clock()` before and after a call and returns the difference. "
-        "In a round, `turn % 2` tells you which loop begins. Either way, divide the old loop's seconds "
-        "by the new one's, and keep that one number. The quartiles come at the end.",
+        "Write a small function that reads `clock()` before and after a call and returns the difference. In "
+        "a round, `turn % 2` tells you which loop begins. Either way, divide the old loop's seconds by the "
+        "new one's, and keep that one number. The quartiles come at the end.",
         "Here scales a and b weigh an apple in three rounds, and take turns at being first. Each round "
         "leaves one number.\n"
         """
@@ -155,16 +155,18 @@ print(statistics.quantiles(drifts, n=4, method="inclusive"))  # [1.5, 2.0, 2.0]
         ),
         shown=_shown,
     ),
-    why="Each round compares two neighbours, so slow minutes cancel, and swapping cancels what the first call "
-    "of a pair does to the second. The quartiles say whether the median means anything.",
+    why="Each round compares two neighbours, so slow minutes cancel, and swapping cancels what the first "
+    "call of a pair does to the second. The quartiles say whether the median means anything.",
     diagnoses={
-        "no-warm-up": "The first call of each loop is slow (libraries load, memory is fetched). It must not be timed.",
-        "in-blocks": "You run all rounds of one loop, and then those of the other. If the machine gets slower in between, one of them "
-        "is blamed for it.",
-        "same-order": "The same loop began every round. What the first call leaves behind, such as heat and a full cache, "
-        "always meets the other.",
-        "upside-down": "That is the new loop's time over the old one's: below 1 where the new loop is faster.",
-        "ratio-of-medians": "You compared the middle of one list with the middle of the other. They may be from "
-        "different rounds, and so from a quiet minute and a busy one.",
+        "no-warm-up": "The first call of each loop is slow (libraries load, memory is fetched). It must not "
+        "be timed.",
+        "in-blocks": "You run all rounds of one loop, and then those of the other. If the machine gets "
+        "slower in between, one of them is blamed for it.",
+        "same-order": "The same loop began every round. What the first call leaves behind, such as heat and "
+        "a full cache, always meets the other.",
+        "upside-down": "That is the new loop's time over the old one's: below 1 where the new loop is "
+        "faster.",
+        "ratio-of-medians": "You compared the middle of one list with the middle of the other. They may be "
+        "from different rounds, and so from a quiet minute and a busy one.",
     },
 )

@@ -107,18 +107,18 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     task="""
-Write `time_to_target(runs, target)`. Each run is a list of `(seconds, accuracy)`, one pair for each evaluation, in order of
-time. A run has reached the target at its *first* evaluation with at least that accuracy. Return the median over **all** runs of
-the seconds until then. A run that never gets there takes longer than any other: count it as
-`math.inf`.
+Write `time_to_target(runs, target)`. Each run is a list of `(seconds, accuracy)`, one pair for each
+evaluation, in order of time. A run has reached the target at its *first* evaluation with at least that
+accuracy. Return the median over **all** runs of the seconds until then. A run that never gets there takes
+longer than any other: count it as `math.inf`.
 """,
     hints=(
         "What happens to the median if you leave the failures out? A recipe that fails nine times in ten "
         "would look as good as its one lucky run.",
-        "Take it in two steps. For one run, you want the smallest number of seconds among the "
-        "evaluations whose accuracy is high enough. There may be none, and then `min` stops with an "
-        "error, unless you give it a `default`. Which value is larger than any time? After that, take "
-        "the median of as many numbers as there are runs.",
+        "Take it in two steps. For one run, you want the smallest number of seconds among the evaluations "
+        "whose accuracy is high enough. There may be none, and then `min` stops with an error, unless you "
+        "give it a `default`. Which value is larger than any time? After that, take the median of as many "
+        "numbers as there are runs.",
         "Here three children jump, and only jumps above 1 m count. A child without one gets 0, and stays "
         "in the median.\n"
         """
@@ -144,8 +144,10 @@ print(statistics.median([1.2, 1.3]))  # 1.25, too good
     "because either half of all the runs are there by then, or the answer is infinite and tells you so.",
     diagnoses={
         "survivors": "The runs that failed were left out: the fewer get there, the better this looks.",
-        "failures-finite": "A run that failed was counted with a finite time. It takes longer than any other: count it as `math.inf`.",
-        "not-first": "That's a later moment of a run than its first evaluation with at least the target. Stop at the first.",
+        "failures-finite": "A run that failed was counted with a finite time. It takes longer than any "
+        "other: count it as `math.inf`.",
+        "not-first": "That's a later moment of a run than its first evaluation with at least the target. "
+        "Stop at the first.",
         "mean": "That is the mean: one failure makes it infinite, one slow run moves it.",
         "best-run": "That is the fastest run. The next one will hardly be so lucky.",
     },
