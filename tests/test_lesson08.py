@@ -27,7 +27,7 @@ from course_lessons.lesson08.drawings import (
     written,
 )
 from course_lessons.lesson08.gather_rows import gather_rows
-from course_lessons.lesson08.hottest import _device_rows, hottest
+from course_lessons.lesson08.hottest import DEVICE_ROWS, hottest
 from course_lessons.lesson08.leaving import LEAVING, leaving, six_results, traced_dtypes
 from course_lessons.lesson08.memory_ledger import LEDGER, ledger, memory_ledger
 from course_lessons.lesson08.save_on_one import save_on_one
@@ -217,7 +217,7 @@ def test_hottest_reads_a_real_profile():
 
 
 def test_the_faulty_rows_say_what_the_task_says():
-    rows = sorted(_device_rows(), key=lambda row: row.cuda_time_total, reverse=True)
+    rows = sorted(DEVICE_ROWS, key=lambda row: row.cuda_time_total, reverse=True)
     assert rows[0].key == "train_step"
     own = sum(row.self_device_time_total for row in rows)
     assert own == max(row.device_time_total for row in rows)

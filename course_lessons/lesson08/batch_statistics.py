@@ -48,7 +48,7 @@ def _on_all_ranks(function, sizes, dtype, shift):
     return {"mean": list(means), "variance": list(variances)}
 
 
-MISTAKES = {
+_MISTAKES = {
     "own": {"dist.all_reduce(sums)": "", "dist.all_reduce(squares)": ""},
     "mean-of-means": {"total / count": "x.mean(0) / dist.get_world_size()\ndist.all_reduce(mean)"},
     "mean-of-variances": (
@@ -102,7 +102,7 @@ print(hits / rows)  # 0.8333, the accuracy over all 12 rows
     check_answer=OverCases(
         batch_statistics,
         _CASES,
-        twins_of(batch_statistics, MISTAKES),
+        twins_of(batch_statistics, _MISTAKES),
         run=_on_all_ranks,
         alike=_close,
         otherwise=_otherwise,

@@ -1,5 +1,6 @@
 """A fair comparison."""
 
+import functools
 import statistics
 import weakref
 from collections import defaultdict
@@ -62,27 +63,20 @@ class _Machine:
         self.top = max(self.top, int(300 + 100 * wide + 20 * noise))
         self.kept = max(self.kept, len(self.models))
 
-        def model():
-            return 90 + seed / 8 + wide / 16
-
+        model = functools.partial(float, 90 + seed / 8 + wide / 16)
         self.models.add(model)
         return model
 
     def accuracy(self, model):
-        """Evaluate a network, and wait for the result."""
         self.now = self.queue = max(self.queue, self.now) + 5
         self.top = max(self.top, 700)
         return model()
 
 
-def _cases():
-    for formats, seeds in (
-        ({"float32": torch.float32, "float16": torch.float16}, (1, 2, 3)),
-        ({"bfloat16": torch.bfloat16, "float32": torch.float32}, (5, 3, 4, 2, 1)),
-        ({"float16": torch.float16}, (4, 2, 0, 1)),  # an even number has no middle one
-    ):
-        machine = _Machine()
-        yield formats, seeds, machine.train, machine.accuracy, machine
+def _case(names, *seeds):
+    machine = _Machine()
+    formats = {name: getattr(torch, name) for name in names}
+    return formats, seeds, machine.train, machine.accuracy, machine
 
 
 def _look(table, formats, seeds, train, accuracy, machine):
@@ -141,7 +135,11 @@ print(seconds, y.sum())  # the sum isn't timed
     reference=compare,
     check_answer=OverCases(
         compare,
-        _cases,
+        lambda: [
+            _case(("float32", "float16"), 1, 2, 3),
+            _case(("bfloat16", "float32"), 5, 3, 4, 2, 1),
+            _case(("float16",), 4, 2, 0, 1),  # an even number has no middle one
+        ],
         twins_of(compare, _MISTAKES),
         read=lambda judge, got: judge.is_a(got, dict, "a dict of tuples"),
         look=_look,

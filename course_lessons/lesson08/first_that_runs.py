@@ -78,7 +78,7 @@ def _situation(work, devices):
 
 
 _KINDS = "(RuntimeError, AssertionError)"
-MISTAKES = {
+_MISTAKES = {
     "assertion": {_KINDS: "RuntimeError"},
     "gives-up": {_KINDS: "(torch.OutOfMemoryError, NotImplementedError, AssertionError)"},
     "false-result": {
@@ -130,7 +130,7 @@ except RuntimeError as error:
     check_answer=OverCases(
         first_that_runs,
         _cases,
-        twins_of(first_that_runs, MISTAKES),
+        twins_of(first_that_runs, _MISTAKES),
         run=_run,
         look=lambda got, work, devices: {"outcome": got, "tried": work.tried},
         alike=same,

@@ -4,9 +4,8 @@ import weakref
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from course_lessons.shared.checking import Alive, one_thread, tensors_in
+from course_lessons.shared.checking import Alive, Operations, one_thread, tensors_in
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
@@ -26,25 +25,6 @@ class _Mixing(nn.Module):
         return x + x.mean(1, keepdim=True)
 
 
-class _Meter(TorchDispatchMode):
-    """Knows the bytes of all tensors made under it that are still held."""
-
-    def __init__(self):
-        super().__init__()
-        self._made = {}
-
-    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-        out = op(*args, **(kwargs or {}))
-        for tensor in tensors_in([out]):
-            storage = tensor.untyped_storage()
-            self._made[storage._cdata] = weakref.ref(storage), storage.nbytes()
-        return out
-
-    @property
-    def bytes(self):
-        return sum(size for ref, size in self._made.values() if ref() is not None)
-
-
 class _Encoding:
     """An encoder, and batches of ``sizes``, rows and tokens, that are given out one at a time."""
 
@@ -55,10 +35,17 @@ class _Encoding:
         self._batches = [torch.randn(*size, 3, dtype=dtype) for size in sizes]
         with torch.no_grad():
             self.right = [self.encoder(x) for x in self._batches]
-        self.meter, self.given, self.inner, self.outputs = _Meter(), Alive(), Alive(), Alive()
+        self.given, self.inner, self.outputs = Alive(), Alive(), Alive()
+        self._made = {}  # the storages made during the call, with their bytes
         self.encoder.register_forward_hook(self._note)
         self.encoder[1].register_forward_hook(lambda _, args, out: self.inner.add(out))
         self.trained, self.asked = False, 0
+
+    def note(self, name, result, args):
+        """Note the memory of an operation's result."""
+        for tensor in tensors_in([result]):
+            storage = tensor.untyped_storage()
+            self._made[storage._cdata] = weakref.ref(storage), storage.nbytes()
 
     def _note(self, module, args, output):
         self.outputs.add(output)
@@ -76,7 +63,8 @@ class _Encoding:
             "graph": self.inner.bytes,
             "keeps-batches": self.given.bytes,
             "views": self.outputs.bytes,
-            "keeps-more": self.meter.bytes + self.given.bytes,
+            "keeps-more": self.given.bytes
+            + sum(nbytes for ref, nbytes in self._made.values() if ref() is not None),
         }
 
 
@@ -87,7 +75,7 @@ def _check_first_tokens(answer, judge):
         ([(5, 7), (2, 12), (3, 6), *[(1, 40)] * 14], torch.float64),
     ):
         run = _Encoding(sizes, dtype)
-        with run.meter:
+        with Operations(run.note):
             got = answer(run.encoder, run.batches())
         judge.is_a(got, torch.Tensor, "a tensor")
         judge.expect("batches asked for", run.asked, len(sizes))

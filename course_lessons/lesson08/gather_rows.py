@@ -55,7 +55,7 @@ _CUT = f"{_CAT}[part[: counts[rank]] for rank, part in enumerate(parts)])"
 _NONZERO = """whole = torch.cat(parts)
 kept = whole.flatten(1).any(1) if whole.dim() > 1 else whole != 0
 return whole[kept]"""
-MISTAKES = {
+_MISTAKES = {
     "own-count": {"counts[rank]]": "len(rows)]"},
     "zeros-lost": {_CUT: _NONZERO},
     "one-rank": {_CAT: "return rows if dist.get_rank() else torch.cat("},
@@ -95,7 +95,7 @@ print(table[0, :3], table[1, :1])  # 4, 0, 7 and 5
     check_answer=OverCases(
         gather_rows,
         _CASES,
-        twins_of(gather_rows, MISTAKES),
+        twins_of(gather_rows, _MISTAKES),
         run=_on_all_ranks,
         alike=same,
         situation=lambda sizes, *_: f"ranks with {list(sizes)} rows",

@@ -24,17 +24,15 @@ _BUGS = (NameError, ValueError, KeyError, TypeError, AttributeError, pickle.Pick
 _FOLDERS = (
     {"step_1000.pt": {"step": 1000}, "step_50.pt": {"step": 50}, "step_900.pt": {"step": 900}},
     {"step_7.pt": pickle.UnpicklingError, "step_4.pt": 4, "step_6.pt": EOFError, "step_5.pt": 5},
-    {"step_90.pt": {"step": 90}, "step_100.pt": EOFError, "step_110.pt": OSError},
+    {"step_90.pt": 90, "step_100.pt": EOFError, "step_110.pt": OSError},
     {"step_10.pt": {"step": 10}, "best.pt": {"step": 99}, "old/step_3000.pt": {"step": 3000}},
     {"step_1.pt": 1, "step_20.pt.new": {}, "best_step_40.pt": {}, "notes.txt": "notes"},
     {"step_1.pt": EOFError, "step_2.pt": RuntimeError},
     {},
     {"step_3.pt": {"step": 3}, "step_4.pt": {}},
-    {"step_12.pt": 0, "step_11.pt": {"step": 11}},
     *({"step_2.pt": bug, "step_1.pt": {"step": 1}} for bug in _BUGS),
 )
 """For each folder what its files hold, the oldest first; an error's type where a file raises it."""
-
 
 _DAMAGE = "(RuntimeError, EOFError, OSError, pickle.UnpicklingError)"
 _NUMBER = "int(f.stem[5:])"

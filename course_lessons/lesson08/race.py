@@ -3,10 +3,9 @@
 from types import SimpleNamespace
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import simgpu
-from course_lessons.shared.checking import tensors_in
+from course_lessons.shared.checking import Operations, tensors_in
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
@@ -30,20 +29,6 @@ _VIEWS |= {"select", "slice", "unbind", "split", "alias", "detach"}
 _CREATIONS = ("rand", "empty", "uniform", "normal", "ones", "zeros")
 
 
-class _Operations(TorchDispatchMode):
-    """Notes the operations that run within it, without views: name, result and arguments."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-        out = op(*args, **(kwargs or {}))
-        if op.overloadpacket.__name__ not in _VIEWS:
-            self.seen.append((op.overloadpacket.__name__, out, args))
-        return out
-
-
 class _Timer:
     """Stands in for ``measure``: notes what the work does, and gives times that fit its size and device."""
 
@@ -51,11 +36,15 @@ class _Timer:
         self.seconds, self.timed = seconds, []
 
     def __call__(self, fn, label="", *, device=None, **_):
-        with _Operations() as operations, simgpu.count() as counted:
+        seen = []  # the operations, without views: name, result and arguments
+        with (
+            Operations(lambda name, *more: name in _VIEWS or seen.append((name, *more))),
+            simgpu.count() as counted,
+        ):
             if callable(fn):
                 fn()
-        self.timed.append((fn, device, operations.seen, counted.synchronizations))
-        result = operations.seen[-1][1] if operations.seen else torch.empty(())
+        self.timed.append((fn, device, seen, counted.synchronizations))
+        result = seen[-1][1] if seen else torch.empty(())
         is_square = result.dim() and result.numel() == result.shape[-1] ** 2
         t = self.seconds(result.device.type, result.shape[-1]) if is_square else 1.0
         return SimpleNamespace(median=t, q1=0.9 * t, q3=1.2 * t, n=5, label=label, kind="measured")

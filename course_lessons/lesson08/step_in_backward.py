@@ -25,13 +25,10 @@ def step_in_backward(model, make_optimizer):
 def _network():
     """Return a network with a frozen layer, and one that is used twice."""
     torch.manual_seed(5)
-    first, frozen, *middle, last = (
-        *(nn.Linear(6, 8), nn.Linear(8, 8).requires_grad_(False)),
-        *(nn.Linear(8, 8) for _ in range(4)),
-        nn.Linear(8, 3),
-    )
-    layers = (first, frozen, *middle, middle[0])
-    return nn.Sequential(*(part for layer in layers for part in (layer, nn.Tanh())), last)
+    layers = [nn.Linear(6, 8), *(nn.Linear(8, 8) for _ in range(5))]
+    layers[1].requires_grad_(False)
+    parts = [part for layer in (*layers, layers[2]) for part in (layer, nn.Tanh())]
+    return nn.Sequential(*parts, nn.Linear(8, 3))
 
 
 def _trained(make_optimizer, fuse=None):

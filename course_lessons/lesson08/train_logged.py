@@ -85,11 +85,6 @@ def _check_train_logged(answer, judge):
     if problem := simgpu.problem():
         print(f"Judged on the CPU alone, where nothing waits. {problem}")
         return
-    _judge_waits(answer, judge)
-
-
-def _judge_waits(answer, judge):
-    """Refuse waits in every step, and rates that leave out what the device has still to do."""
     steps, every, rows = 6, 4, 16384
     ends = []
 

@@ -55,20 +55,17 @@ def _trained(device, train, n, every, broken):
     return got, len(steps), weights, counters.synchronizations
 
 
-_GOOD = "good = torch.stack(losses).isfinite().tolist()"
-_LAST = "good = [bool(loss.isfinite())]"
+_LOOK = "torch.stack(losses).isfinite()"
 TWINS = twins_of(
     train_watched,
     {
         "stops-late": {"step % every": "step % (2 * every)"},
         "no-last-look": {" or step == len(batches)": ""},
-        "nan-alone": {
-            "torch.stack(losses).isfinite()": "torch.stack(losses).isnan().logical_not()"
+        "nan-alone": {_LOOK: "(~torch.stack(losses).isnan())"},
+        "one-loss": {
+            f"{_LOOK}.tolist()": "[bool(loss.isfinite())]",
+            "good.index(False)": "step - 1",
         },
-        "one-loss": (
-            {_GOOD: _LAST, "good.index(False)": "step - 1"},
-            {_GOOD: _LAST, "good.index(False)": "step"},
-        ),
     },
 )
 # Minus infinity makes its own loss infinite; nan and plus infinity spoil the weights, and all losses after.

@@ -1,9 +1,6 @@
 """Up, and down to nothing."""
 
-from __future__ import annotations
-
 import math
-from random import Random
 
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise
@@ -22,12 +19,13 @@ _MISTAKES = {
     "no-warm-up": ({_RISE: "1"}, {f"min({_RISE}, {_FALL})": "(steps - step) / steps"}),
     "stays-up": {_FALL: "1"},
     "cosine": {
-        f"min({_RISE}, {_FALL})": f"({_RISE} if step < warm else (1 + math.cos(math.pi * (1 - {_FALL}))) / 2)"
+        f"min({_RISE}, {_FALL})": f"({_RISE} if step < warm else "
+        f"(1 + math.cos(math.pi * (1 - {_FALL}))) / 2)"
     },
 }
 
 
-def _draw(random: Random) -> tuple[int, int, float, int]:
+def _draw(random):
     steps = random.randrange(2, 30)
     peak = round(10 ** random.uniform(-3, 0.5), 4)
     return random.randrange(steps), steps, peak, random.randrange(1, steps + 1)

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from course_utils.exercises import Judge
 from course_utils.exercises.judge import NotTried, NotYet, Raised
@@ -172,3 +173,17 @@ def values_of(tensor: Tensor) -> str:
     """Write a tensor's first values."""
     values = tensor.detach().flatten().tolist()
     return f"[{', '.join(f'{v:.4g}' for v in values[:6])}{', …' if len(values) > 6 else ''}]"
+
+
+class Operations(TorchDispatchMode):
+    """Within it ``note(name, result, args)`` hears of each operation on tensors, such as ``"mm"``, once it has run."""
+
+    def __init__(self, note: Callable[[str, Any, Any], object]) -> None:
+        super().__init__()
+        self.note = note
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation, then tell of it."""
+        result = op(*args, **(kwargs or {}))
+        self.note(op.overloadpacket.__name__, result, args)
+        return result
