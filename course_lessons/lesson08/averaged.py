@@ -91,11 +91,6 @@ def _read(judge, got):
     return dict(got)
 
 
-def _look(got, states, decay):
-    entries = {name: (value.dtype, value) for name, value in got.items()}
-    return {"live tensors changed": states.changed, **entries}
-
-
 EXERCISE = Exercise(
     id="08.averaged",
     title="An average that moves",
@@ -132,7 +127,10 @@ print(smooth)  # 3.71
         lambda: ((_LiveStates(dtype, values), decay) for dtype, values, decay in _CASES),
         twins_of(averaged, _MISTAKES),
         read=_read,
-        look=_look,
+        look=lambda got, states, decay: {
+            "live tensors changed": states.changed,
+            **{name: (value.dtype, value) for name, value in got.items()},
+        },
         alike=nearly(),
         situation=lambda states, decay: f"{states.text}, decay {decay}",
     ),

@@ -80,10 +80,9 @@ def _case(names, *seeds):
 
 
 def _look(table, formats, seeds, train, accuracy, machine):
-    trained = {name: machine.seeds[dtype] for name, dtype in formats.items()}
+    used = {name: machine.seeds[dtype] for name, dtype in formats.items()}
     return {
-        "trainings": {name: len(used) for name, used in trained.items()},
-        "seeds left out": {name: sorted({*seeds} - {*used}) for name, used in trained.items()},
+        "trainings, seeds left out": {n: (len(u), {*seeds} - {*u}) for n, u in used.items()},
         "table": table,
         "networks kept": machine.kept,
     }

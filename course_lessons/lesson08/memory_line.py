@@ -70,12 +70,6 @@ def _draw(rng):
     return _case(batches, rng.randint(1000, 90_000), rng.randint(5, 90))
 
 
-def _read(judge, got):
-    line = judge.listed(got, "a pair: fixed bytes, bytes a sample")
-    judge.expect("numbers in the pair", len(line), 2)
-    return list(map(judge.number, line))
-
-
 _RESET = "meter.reset_peak_memory_stats()"
 _PEAK = "peaks.append(meter.max_memory_allocated())"
 MISTAKES = {
@@ -97,7 +91,9 @@ _LINES = OverCases(
     memory_line,
     lambda: [_case([400, 101, 1600], 900_000, 3)],
     twins_of(memory_line, MISTAKES),
-    read=_read,
+    read=lambda judge, got: [
+        judge.number(n) for n in judge.listed(got, "a pair: fixed bytes, bytes a sample")
+    ],
     draw=_draw,
     alike=nearly(1e-6, 1e-6),
     situation=lambda make_step, batches, meter: f"batches {batches}",

@@ -75,10 +75,6 @@ def _run(function, folder, load):
         return f"{type(load.raised).__name__} came out"
 
 
-def _look(got, folder, load):
-    return {"result": got, "loaded": load.asked, "in the folder": len(list(folder.rglob("*")))}
-
-
 def _situation(folder, load):
     files = (f"{n} ({c.__name__ if isinstance(c, type) else c})" for n, c in load.files.items())
     return f"the folder: {', '.join(files) or 'empty'}"
@@ -98,7 +94,11 @@ def _check_newest(answer, judge):
             lambda: [(f, _Load(f, files)) for f, files in zip(folders, _FOLDERS, strict=True)],
             twins_of(newest, MISTAKES),
             run=_run,
-            look=_look,
+            look=lambda got, folder, load: {
+                "result": got,
+                "loaded": load.asked,
+                "in the folder": len(list(folder.rglob("*"))),
+            },
             alike=same,
             situation=_situation,
         )(answer, judge)

@@ -38,7 +38,7 @@ class _Source:
             yield batch
 
     def settle(self, at_least):
-        """Wait until so many are loaded, and a moment longer; return how many there are."""
+        """Wait, for a moment, until so many are loaded and longer; return how many there are."""
         deadline = time.monotonic() + 0.4
         while self.loaded < at_least and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -47,10 +47,7 @@ class _Source:
 
 
 class _Loop(threading.Thread):
-    """A training loop that takes all batches of the learner's generator, or ``take``, and then leaves it.
-
-    ``loaded`` has, for each of ``take`` batches, how many were loaded when the loop had it.
-    """
+    """Takes all batches of a learner's generator, or ``take``, noting how many were loaded at each; then leaves."""
 
     def __init__(self, answer, source, bound, judge, take=None):
         super().__init__(name="loop", daemon=True)
@@ -79,8 +76,12 @@ class _Loop(threading.Thread):
 
 
 _CASES = (
-    *(([1, 2, 3, 4, 5, 6], 2), ([1, 2, 3], 1), ([], 2), ([1, 2], 4)),
-    *(([7, 0, 8], 2), ([7, None, 8], 1), ([[], [3]], 1)),
+    ([1, 2, 3, 4, 5, 6], 2),
+    ([], 2),
+    ([1, 2], 4),
+    ([7, 0, 8], 2),
+    ([7, None, 8], 1),
+    ([[], [3]], 1),
 )
 
 
