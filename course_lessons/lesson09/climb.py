@@ -1,4 +1,4 @@
-"""What is known of a climb: its rungs, the file that they are kept in, the table, the ladder and the report card."""
+"""What is known of a climb: its rungs, their file, the table, the ladder and the report card."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from course_utils.files import write
 from course_utils.timing import Measurement
 
 MARGIN = 0.10
-"""How far below the first loop's accuracy a loop that is kept may lie: one epoch of one seed wanders by a few points."""
+"""How far below the first loop's accuracy a loop that is kept may lie: one epoch wanders by a few points."""
 
 
 class Climb:
