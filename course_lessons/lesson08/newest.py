@@ -85,10 +85,10 @@ def _check_newest(answer, judge):
         folders = [Path(parent, str(number)) for number in range(len(_FOLDERS))]
         for folder, files in zip(folders, _FOLDERS, strict=True):
             folder.mkdir()
-            for time, name in enumerate(files):
-                (folder / name).parent.mkdir(exist_ok=True)
-                (folder / name).touch()
-                os.utime(folder / name, (time, time))
+            for time, file in enumerate(folder / name for name in files):
+                file.parent.mkdir(exist_ok=True)
+                file.touch()
+                os.utime(file, (time, time))
         OverCases(
             newest,
             lambda: [(f, _Load(f, files)) for f, files in zip(folders, _FOLDERS, strict=True)],

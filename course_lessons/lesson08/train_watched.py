@@ -1,7 +1,7 @@
 """A watchman who does not stop the traffic."""
 
 import functools
-import math
+from math import ceil, inf, nan
 
 import torch
 from torch import nn
@@ -47,7 +47,7 @@ def _trained(device, train, n, every, broken):
     optimizer.register_step_post_hook(lambda *_: steps.append(1))
     for i in range(n):
         x = torch.randn(4, 7)
-        x[2, 6] = dict(broken).get(i, x[2, 6])
+        x[2, 6] = broken.get(i, x[2, 6])
         batches.append((x.to(device), torch.tensor([1, 2, 0, 0]).to(device)))
     with simgpu.count() as counters:
         got = train(model, batches, optimizer, every)
@@ -69,19 +69,11 @@ TWINS = twins_of(
     },
 )
 # Minus infinity makes its own loss infinite; nan and plus infinity spoil the weights, and all losses after.
-_INF, _NAN = math.inf, math.nan
 _CASES = (
-    *((5, 2, ()), (4, 2, ()), (7, 3, ((1, _NAN),)), (6, 5, ((1, -_INF), (3, -_INF)))),
-    *((3, 3, ((0, -_INF),)), (3, 2, ((2, -_INF),)), (5, 3, ((3, _INF),))),
-    *((3, 10, ((2, _NAN),)), (3, 1, ((1, _NAN),)), (7, 3, ((4, -_INF), (5, _NAN)))),
+    *((5, 2, {}), (4, 2, {}), (7, 3, {1: nan}), (6, 5, {1: -inf, 3: -inf}), (3, 3, {0: -inf})),
+    *((3, 2, {2: -inf}), (5, 3, {3: inf}), (3, 10, {2: nan}), (3, 1, {1: nan})),
+    (7, 3, {4: -inf, 5: nan}),
 )
-
-
-def _situation(n, every, broken):
-    steps = ", ".join(str(step) for step, _ in broken)
-    return f"{n} steps, every={every}, " + (f"broken: {steps}" if broken else "all good")
-
-
 _RESULTS = OverCases(
     train_watched,
     _CASES,
@@ -90,10 +82,11 @@ _RESULTS = OverCases(
     read=lambda judge, got: (got[0] if got[0] is None else judge.number(got[0]), *got[1:]),
     look=lambda got, *_: got[:3],
     alike=nearly(1e-4, 1e-5),
-    situation=_situation,
-    shown=lambda seen: (
-        f"{seen[0] if seen[0] is None else format(seen[0], 'g')} after {seen[1]} steps"
+    situation=lambda n, every, broken: (
+        f"{n} steps, every={every}, "
+        + (f"broken: {', '.join(map(str, broken))}" if broken else "all good")
     ),
+    shown=lambda seen: f"{seen[0] if seen[0] is None else f'{seen[0]:g}'} after {seen[1]} steps",
 )
 
 
@@ -106,7 +99,7 @@ def _check_train_watched(answer, judge):
     with memory.spare_device("1 GB") as device:
         for n, every, broken in _CASES[1:4]:
             _, steps, _, waits = _trained(device, answer, n, every, broken)
-            looks = math.ceil(steps / every)
+            looks = ceil(steps / every)
             if waits > looks:
                 kind = "reads-each-step" if waits >= steps else "wrong-value"
                 seen = f"the host waited {waits} times in {steps} steps, every={every}"

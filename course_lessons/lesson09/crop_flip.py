@@ -86,12 +86,14 @@ def _judge_chances(calls, pad, flip, judge):
 
     for top, left, mirrored in calls:
         place = top * side + left
-        moved = int(place[0]) != side * side // 2
+        one_offset = len(place.unique()) == 1 and int(place[0]) != side * side // 2
         for at in range(side * side):
-            only = "one-offset" if moved and (place == place[0]).all() else "wrong-value"
-            judge_share(place == at, 1 / side**2, f"cut {at // side} down, {at % side} right", only)
-        all_alike = 0 < flip < 1 and len(mirrored.unique()) == 1
-        judge_share(mirrored, flip, "mirrored", "one-coin" if all_alike else "wrong-value")
+            what = f"cut {at // side} down, {at % side} right"
+            judge_share(
+                place == at, 1 / side**2, what, "one-offset" if one_offset else "wrong-value"
+            )
+        one_coin = 0 < flip < 1 and len(mirrored.unique()) == 1
+        judge_share(mirrored, flip, "mirrored", "one-coin" if one_coin else "wrong-value")
         for way, place in (("down", top), ("to the right", left)):
             for at in range(side):
                 judge_share(mirrored[place == at], flip, f"mirrored of those cut {at} {way}")
