@@ -15,30 +15,17 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 import simgpu
-from course_lessons.lesson08 import drawings
-from course_lessons.lesson08 import exercises as in_order
-from course_lessons.lesson08 import waits as in_waits
-from course_lessons.lesson08.batch_statistics import batch_statistics
-from course_lessons.lesson08.drawings import (
-    comparison,
-    gradient_gaps,
-    memory_fit,
-    progress_by_level,
-    written,
-)
-from course_lessons.lesson08.gather_rows import gather_rows
-from course_lessons.lesson08.hottest import _device_rows, hottest
-from course_lessons.lesson08.leaving import LEAVING, leaving, six_results, traced_dtypes
-from course_lessons.lesson08.memory_ledger import LEDGER, ledger, memory_ledger
-from course_lessons.lesson08.save_on_one import save_on_one
-from course_lessons.lesson08.step_in_backward import step_in_backward
+from course_lessons.lesson08 import drawings, exercises
+from course_lessons.lesson08.hottest import DEVICE_ROWS, hottest
+from course_lessons.lesson08.leaving import LEAVING, six_results, traced_dtypes
+from course_lessons.lesson08.memory_ledger import LEDGER, ledger
 from course_lessons.lesson08.waits import WAITS, count_waits, four_steps
-from course_lessons.shared import memory as meters
+from course_lessons.shared import memory
 from course_utils import progress_file
 from course_utils.exercises import lesson, todo
 
 EX = lesson("08")
-OWN_REASON = ("without the simulated device", "Without the simulated device", "on the CPU alone")
+REASONS = ("without the simulated device", "on the CPU alone")
 
 
 @pytest.fixture
@@ -48,8 +35,8 @@ def sim():
     return simgpu.first()
 
 
-def right_answer(exercise):
-    return exercise.reference() if exercise.wants_value else exercise.reference
+def result_of_reference(exercise):
+    return exercise.result(exercise.reference() if exercise.wants_value else exercise.reference)
 
 
 def test_the_misspelled_field_of_the_tutorial_raises_what_cuda_raises():
@@ -85,25 +72,22 @@ def test_a_generator_that_fails_is_the_learners():
 
 @pytest.mark.usefixtures("sim")
 def test_stored_answers_are_those_of_a_run():
-    assert count_waits() == WAITS == in_waits.waits()
-    assert traced_dtypes() == LEAVING == leaving()
+    assert count_waits() == WAITS == EX.waits.reference()
+    assert traced_dtypes() == LEAVING == EX.leaving.reference()
 
 
 def test_the_code_in_a_task_is_the_code_that_is_run():
-    for task, function in (
-        (EX.waits.task, four_steps),
-        (EX.leaving.task, six_results),
-    ):
-        assert inspect.getsource(function).strip() in task
+    assert inspect.getsource(four_steps).strip() in EX.waits.task
+    assert inspect.getsource(six_results).strip() in EX.leaving.task
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
 def test_answers_are_judged_without_the_simulated_device_too(exercise, monkeypatch):
     monkeypatch.setattr(simgpu, "problem", lambda: "No simulated device here.")
-    result = exercise.result(right_answer(exercise))
+    result = result_of_reference(exercise)
     assert result.outcome == "right", result.bundle().text
-    assert not result.printed or any(reason in result.printed for reason in OWN_REASON)
+    assert not result.printed or any(reason in result.printed for reason in REASONS)
 
 
 @pytest.mark.slow
@@ -116,7 +100,7 @@ def test_checks_leave_the_learners_devices_alone(sim):
 
     before = state()
     for exercise in EX:
-        assert exercise.result(right_answer(exercise)).outcome == "right", exercise.id
+        assert result_of_reference(exercise).outcome == "right", exercise.id
         assert state() == before, exercise.id
     assert gc.collect is collect
     assert kept.sum().item() == 4
@@ -126,29 +110,29 @@ def test_levels_are_mixed_and_rise_within_a_subject():
     levels = [exercise.level for exercise in EX]
     assert all(levels.count(level) >= 7 for level in (1, 2, 3))
     for subject in ["DEVICES", "LOOP", "PRECISION", "MEMORY", "SPEED", "SEVERAL"]:
-        mine = [exercise.level for exercise in vars(in_order)[subject]]
-        assert mine == sorted(mine)
+        levels = [exercise.level for exercise in vars(exercises)[subject]]
+        assert levels == sorted(levels)
 
 
 def test_the_ledger_is_what_a_device_counts(sim):
-    with meters.spare_device("1 GB") as device:
+    with memory.spare_device("1 GB") as device:
         names = {"torch": torch, "device": device}
-        found = []
+        allocated = []
         for line in LEDGER:
             exec(line, names)
-            found.append(torch.sim.memory_allocated(device) / 2**20)
+            allocated.append(torch.sim.memory_allocated(device) / 2**20)
         names.clear()
-    assert tuple(found) == ledger() == tuple(memory_ledger())
+    assert tuple(allocated) == ledger() == tuple(EX.memory_ledger.reference())
     shown = EX.memory_ledger.task.split("```")[1].removeprefix("python").strip().splitlines()
     assert tuple(shown) == LEDGER
 
 
 def test_a_view_of_a_hollow_weight_takes_no_memory(sim):
-    with meters.Hollow():
+    with memory.Hollow():
         hollow = nn.Linear(1024, 1024).to(sim)
     real = nn.Linear(8, 8).to(sim)
     before = torch.sim.memory_allocated(sim)
-    with meters.Hollow():
+    with memory.Hollow():
         views = hollow.weight.t(), hollow.weight[3:7].detach(), real.weight.t()
         assert torch.sim.memory_allocated(sim) == before
     assert [tuple(view.shape) for view in views] == [(1024, 1024), (4, 1024), (8, 8)]
@@ -156,10 +140,9 @@ def test_a_view_of_a_hollow_weight_takes_no_memory(sim):
 
 def _peak_of_training(fuse, device):
     model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(8)]).to(device)
-    make_optimizer = torch.optim.SGD
+    optimizer = None if fuse else torch.optim.SGD(model.parameters())
     if fuse:
-        step_in_backward(model, make_optimizer)
-    optimizer = None if fuse else make_optimizer(model.parameters())
+        EX.step_in_backward.reference(model, torch.optim.SGD)
     torch.sim.reset_peak_memory_stats(device)
     for _ in range(2):
         model(torch.ones(1, 512, device=device)).sum().backward()
@@ -170,9 +153,9 @@ def _peak_of_training(fuse, device):
 
 
 def test_a_step_in_backward_saves_the_gradients(sim):
-    with meters.spare_device("1 GB") as device:
+    with memory.spare_device("1 GB") as device:
         usual = _peak_of_training(False, device)
-    with meters.spare_device("1 GB") as device:
+    with memory.spare_device("1 GB") as device:
         fused = _peak_of_training(True, device)
     assert usual > 1.95
     assert fused < 1.4
@@ -196,7 +179,7 @@ def _peak_with(chosen, device):
 def test_the_last_block_is_not_worth_a_checkpoint(sim):
     peaks = []
     for chosen in (set(), {4}, {0}, {0, 1, 2, 3}):
-        with meters.spare_device("1 GB") as device:
+        with memory.spare_device("1 GB") as device:
             peaks.append(_peak_with(chosen, device))
     none, last, first, all_but_last = peaks
     assert last >= 0.99 * none
@@ -217,7 +200,7 @@ def test_hottest_reads_a_real_profile():
 
 
 def test_the_faulty_rows_say_what_the_task_says():
-    rows = sorted(_device_rows(), key=lambda row: row.cuda_time_total, reverse=True)
+    rows = sorted(DEVICE_ROWS, key=lambda row: row.cuda_time_total, reverse=True)
     assert rows[0].key == "train_step"
     own = sum(row.self_device_time_total for row in rows)
     assert own == max(row.device_time_total for row in rows)
@@ -231,12 +214,13 @@ def test_collectives_are_those_of_torch_distributed(tmp_path):
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
         rows = torch.randn(5, 3)
-        mean, variance = batch_statistics(rows, dist)
+        mean, variance = EX.batch_statistics.reference(rows, dist)
         assert torch.allclose(mean, rows.mean(0), atol=1e-6)
         assert torch.allclose(variance, rows.var(0, correction=0), atol=1e-6)
-        assert torch.equal(gather_rows(rows, dist), rows)
+        assert torch.equal(EX.gather_rows.reference(rows, dist), rows)
         saved = []
-        save_on_one(types.SimpleNamespace(module=nn.Linear(2, 1)), dist, saved.append)
+        wrapped = types.SimpleNamespace(module=nn.Linear(2, 1))
+        EX.save_on_one.reference(wrapped, dist, saved.append)
         assert list(saved[0]) == ["weight", "bias"]
     finally:
         dist.destroy_process_group()
@@ -254,38 +238,38 @@ def shown(monkeypatch):
 
 @pytest.mark.parametrize("value", [todo(), None])
 def test_what_is_not_written_yet_is_said_in_one_sentence(value, capsys):
-    assert not written(value, "race")
+    assert not drawings.written(value, "race")
     assert capsys.readouterr().out.count(".") == 1
-    assert written([], "race")
+    assert drawings.written([], "race")
 
 
 def test_the_line_of_memory_says_where_the_card_is_full(shown):
     mib = 2**20
-    memory_fit([1, 2], [30 * mib, 40 * mib], (20.0 * mib, 10.0 * mib), 100 * mib)
+    drawings.memory_fit([1, 2], [30 * mib, 40 * mib], (20.0 * mib, 10.0 * mib), 100 * mib)
     assert "20.0 MiB" in shown[0] and "at 8 samples" in shown[0]
 
 
 def test_gaps_are_drawn_and_said(shown):
-    gradient_gaps(
+    drawings.gradient_gaps(
         {"equal": {"plain": 1e-7, "BatchNorm": 0.14}, "ragged": {"plain": 0.0, "BatchNorm": 0.2}}
     )
     assert "equal: plain 1e-07, BatchNorm 0.1" in shown[0]
 
 
 def test_formats_stand_side_by_side(capsys):
-    comparison(
+    drawings.comparison(
         {"float32": ([80.0, 82.0], 2e-3, 2**20), "float16": ([81.0, 83.0], 1e-3, 0)}, "modelled"
     )
-    said = capsys.readouterr().out
-    assert "81.0 (80.0 to 82.0)" in said and "2 ms" in said.replace("2.00", "2")
-    assert "1 MiB" in said and "not metered" in said
+    out = capsys.readouterr().out
+    assert "81.0 (80.0 to 82.0)" in out and "2 ms" in out.replace("2.00", "2")
+    assert "1 MiB" in out and "not metered" in out
 
 
 def test_progress_is_counted_by_level(capsys):
     progress_file.note("08.race", "right")
     progress_file.note("08.waits", "not_yet", "no-end")
     progress_file.note("08.compare", "right")
-    progress_by_level()
+    drawings.progress_by_level()
     (line,) = [text for text in capsys.readouterr().out.splitlines() if text.startswith("08")]
     right = [int(n) for n in re.findall(r"(\d+) of", line)]
     assert right == [0, 1, 1]

@@ -1,14 +1,10 @@
 """Prove that it is equal."""
 
-from __future__ import annotations
-
 import copy
-from collections.abc import Callable, Iterator
 from numbers import Real
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import one_thread
@@ -31,42 +27,26 @@ def accumulation_gap(model, loss_fn, x, y, size):
     return ((parts - whole).norm() / whole.norm()).item()
 
 
-def _net(norm: Callable[[int], nn.Module] | None, training: bool) -> Any:
-    """Return a network with gradients of an earlier step; ``modes`` has those of its copies' forward passes."""
-    torch.manual_seed(0)
-    middle = [norm(8)] if norm else []
-    bias = norm is not nn.BatchNorm1d  # before that its gradient is noise about 0, and has no gap
-    net: Any = nn.Sequential(nn.Linear(6, 8, bias), *middle, nn.ReLU(), nn.Linear(8, 3)).double()
-    net.train(training)
-    for p in net.parameters():
-        p.grad = torch.full_like(p, 0.5)
-    modes = net.modes = set()
-    for module in net.modules():  # its copies have the hook too
-        module.register_forward_pre_hook(lambda module, args: modes.add(_mode(module)))
-    return net
-
-
-def _mode(module: nn.Module) -> str:
+def _mode(module):
     return "train mode" if module.training else "eval mode"
 
 
-def _cases() -> Iterator[tuple[Any, ...]]:
-    generator = torch.Generator().manual_seed(1)
-    for norm, rows, size, training in (
-        (None, 16, 4, True),
-        (None, 13, 4, True),  # a ragged tail
-        (nn.LayerNorm, 11, 4, True),
-        (nn.BatchNorm1d, 12, 4, True),
-        (nn.BatchNorm1d, 14, 6, True),
-        (nn.BatchNorm1d, 11, 3, False),
-        (None, 5, 8, True),  # one part
-    ):
-        x = 3 * torch.randn(rows, 6, generator=generator, dtype=torch.float64)
-        y = torch.randint(0, 3, (rows,), generator=generator)
-        yield _net(norm, training), F.cross_entropy, x, y, size
+def _case(norm, rows, size, training=True):
+    """Return arguments; the model has gradients, and ``modes`` lists those of its copies' forward passes."""
+    torch.manual_seed(rows)
+    bias = norm is not nn.BatchNorm1d  # before that its gradient is noise about 0, and has no gap
+    layers = [nn.Linear(6, 8, bias), *([norm(8)] if norm else []), nn.ReLU(), nn.Linear(8, 3)]
+    model = nn.Sequential(*layers).double().train(training)
+    model.modes = set()
+    for p in model.parameters():
+        p.grad = torch.full_like(p, 0.5)
+    for module in model.modules():  # its copies have the hook too
+        module.register_forward_pre_hook(lambda module, _: model.modes.add(_mode(module)))
+    x = 3 * torch.randn(rows, 6, dtype=torch.float64)
+    return model, F.cross_entropy, x, torch.randint(0, 3, (rows,)), size
 
 
-def _look(gap: float, model: Any, *_: Any) -> dict[str, Any]:
+def _look(gap, model, *_):
     return {
         "gap": gap,
         "forward passes": sorted(model.modes),
@@ -76,7 +56,7 @@ def _look(gap: float, model: Any, *_: Any) -> dict[str, Any]:
     }
 
 
-def _situation(model: nn.Sequential, loss_fn: Any, x: Tensor, y: Tensor, size: int) -> str:
+def _situation(model, loss_fn, x, y, size):
     layers = ", ".join(type(layer).__name__ for layer in model)
     return f"{len(x)} rows in parts of {size}, layers {layers}, {_mode(model)}"
 
@@ -92,7 +72,15 @@ MISTAKES = {
 }
 _GAPS = OverCases(
     accumulation_gap,
-    _cases,
+    lambda: [
+        _case(None, 16, 4),
+        _case(None, 13, 4),  # a ragged tail
+        _case(nn.LayerNorm, 11, 4),
+        _case(nn.BatchNorm1d, 12, 4),
+        _case(nn.BatchNorm1d, 14, 6),
+        _case(nn.BatchNorm1d, 11, 3, training=False),
+        _case(None, 5, 8),  # one part
+    ],
     twins_of(accumulation_gap, MISTAKES),
     read=lambda judge, got: judge.number(judge.is_a(got, Real, "a Python number")),
     look=_look,
@@ -107,18 +95,19 @@ EXERCISE = Exercise(
     level=2,
     minutes=12,
     task="""
-Write `accumulation_gap(model, loss_fn, x, y, size)`: how far the gradient accumulated over parts of `size` rows (the
-last may be smaller) is from that of the whole batch. Take all gradients as one long vector, and return the norm of the
-difference over the norm of the whole batch's gradient, a Python number. `loss_fn` is a mean over its rows. Keep to the
-mode that the model is in, and leave its mode, its gradients and a BatchNorm's running statistics as they are.
+Write `accumulation_gap(model, loss_fn, x, y, size)`: how far the gradient accumulated over parts of `size`
+rows (the last may be smaller) is from that of the whole batch. Take all gradients as one long vector, and
+return the norm of the difference over the norm of the whole batch's gradient, a Python number. `loss_fn` is a
+mean over its rows. Keep to the mode that the model is in, and leave its mode, its gradients and a BatchNorm's
+running statistics as they are.
 """,
     hints=(
         "In train mode, even one forward pass leaves traces in a model, because BatchNorm updates its "
-        "running statistics, and `backward()` adds to the gradients that are there. How can you compute "
-        "two gradients and leave `model` untouched?",
-        "`copy.deepcopy(model)` has the same weights and the same mode, but no gradients. Make one copy "
-        "for each of the two gradients. `loss_fn` returns a mean, so ask yourself how much a part with "
-        "fewer rows should count.",
+        "running statistics, and `backward()` adds to the gradients that are there. How can you compute two "
+        "gradients and leave `model` untouched?",
+        "`copy.deepcopy(model)` has the same weights and the same mode, but no gradients. Make one copy for "
+        "each of the two gradients. `loss_fn` returns a mean, so ask yourself how much a part with fewer "
+        "rows should count.",
         """Here you see how unequal groups make one mean, and how `torch.cat` makes one vector from tensors
 of different shapes.
 
@@ -133,8 +122,8 @@ print(torch.cat([table.flatten() for table in tables]))  # 10 numbers
     ),
     reference=accumulation_gap,
     check_answer=one_thread()(_GAPS),
-    why="Now you have a number instead of a belief: there's only rounding where accumulation is exact, and "
-    "a visible gap where it isn't. Run this test on your own model before you rely on accumulation.",
+    why="Now you have a number instead of a belief: there's only rounding where accumulation is exact, and a "
+    "visible gap where it isn't. Run this test on your own model before you rely on accumulation.",
     diagnoses={
         "by-parts": "Each part got the same weight. A smaller last part must count for less.",
         "sum-of-means": "The parts' means were added up and not weighted by their share of the rows.",

@@ -1,16 +1,9 @@
 """Any tensor to NumPy."""
 
-from __future__ import annotations
-
-import itertools
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import torch
-from torch import Tensor
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 from .checking import other_device
 
@@ -36,45 +29,38 @@ _VALUES = (
 )
 
 
-def _check_as_numpy(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_as_numpy(answer, judge):
     with other_device() as other:
-        places = ["cpu"] if other.type == "meta" else ["cpu", other]
-        for grad, (values, dtype), place in itertools.product((False, True), _VALUES, places):
-            if grad and not dtype.is_floating_point:
-                continue
-            tensor = torch.tensor(values, dtype=dtype).to(place).requires_grad_(grad)
-            _judge_array(answer(tensor), as_numpy(tensor), tensor, judge)
-            if tensor.requires_grad != grad:
-                judge.no(
-                    "changes-the-tensor", seen="requires_grad False after the call", expected="True"
-                )
-        computed = 2 * torch.ones(2, requires_grad=True)
-        answer(computed)
-        if computed.grad_fn is None:
-            judge.no(
-                "changes-the-tensor", seen="no grad_fn after the call", expected="the one it had"
-            )
+        for device in ("cpu",) if other.type == "meta" else ("cpu", other):
+            for values, dtype in _VALUES:
+                leaf = torch.tensor(values, dtype=dtype).to(device)
+                _judge_array(answer(leaf), leaf, judge)
+                if not dtype.is_floating_point:
+                    continue
+                for tensor in (leaf.requires_grad_(), 2 * leaf):
+                    graph = tensor.requires_grad, tensor.grad_fn is None
+                    _judge_array(answer(tensor), tensor, judge)
+                    after = tensor.requires_grad, tensor.grad_fn is None
+                    what = "requires_grad, and whether there is no grad_fn, after the call"
+                    judge.expect(what, after, graph, "changes-the-tensor")
 
 
-def _judge_array(got: Any, right: np.ndarray, tensor: Tensor, judge: Judge) -> None:
-    if isinstance(got, Tensor):
+def _judge_array(got, tensor, judge):
+    if isinstance(got, torch.Tensor):
         judge.no("still-a-tensor", seen=got, expected="a NumPy array")
     judge.is_a(got, np.ndarray, "a NumPy array")
-    if got.shape != right.shape:
-        judge.no(seen=got.shape, expected=right.shape)
+    right = as_numpy(tensor)
+    judge.expect("shape", got.shape, right.shape)
     equal = np.array_equal(got.astype(float), right.astype(float))
     if got.dtype == right.dtype and equal:
         return
+    diagnosis = "wrong-value"
     if tensor.dtype == torch.bfloat16:
-        kind = "other-bf16" if equal or np.isfinite(got.astype(float)).all() else "overflow"
-    elif got.dtype == right.dtype:
-        kind = "other-values"
-    elif not tensor.dtype.is_floating_point:
-        kind = "not-float"
-    else:
-        kind = "wider" if got.dtype.itemsize > right.dtype.itemsize else "loses-digits"
-    what = f"{got.dtype} {got.tolist()} from {tensor.dtype}"
-    judge.no(kind, seen=what, expected=f"{right.dtype} {right.tolist()}")
+        diagnosis = "other-bf16" if equal or np.isfinite(got.astype(float)).all() else "overflow"
+    elif tensor.dtype.is_floating_point and got.dtype.itemsize < right.dtype.itemsize:
+        diagnosis = "loses-digits"
+    seen = f"{got.dtype} {got.tolist()} from {tensor.dtype}"
+    judge.no(diagnosis, seen=seen, expected=f"{right.dtype} {right.tolist()}")
 
 
 EXERCISE = Exercise(
@@ -83,17 +69,17 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-`tensor.numpy()` fails in three ways: the tensor is on a device, needs a gradient, or is bfloat16, which NumPy does not
-have. Write `as_numpy(tensor)`: an array of the same values and the same dtype, for any tensor; only bfloat16 becomes
-float32. `tensor` itself stays as it is.
+`tensor.numpy()` fails in three ways: the tensor is on a device, needs a gradient, or is bfloat16, which NumPy
+does not have. Write `as_numpy(tensor)`: an array of the same values and the same dtype, for any tensor; only
+bfloat16 becomes float32. `tensor` itself stays as it is.
 """,
     hints=(
-        "Make a tensor that needs a gradient, call `.numpy()` on it, and read the error to the end. Then "
-        "do the same with a tensor in bfloat16. Does each message tell you what to do?",
+        "Make a tensor that needs a gradient, call `.numpy()` on it, and read the error to the end. Then do "
+        "the same with a tensor in bfloat16. Does each message tell you what to do?",
         "`detach()` gives you a tensor without the graph, and `cpu()` gives you one in the host's memory. "
-        "Neither does any harm to a tensor that doesn't need it, so you can always call both. Only "
-        "bfloat16 needs a step of its own, and `tensor.dtype` tells you when. If you called `.float()` on "
-        "everything, labels would become floats, and float64 would lose digits.",
+        "Neither does any harm to a tensor that doesn't need it, so you can always call both. Only bfloat16 "
+        "needs a step of its own, and `tensor.dtype` tells you when. If you called `.float()` on everything, "
+        "labels would become floats, and float64 would lose digits.",
         """Here only some tensors are converted, because `mean()` refuses whole numbers. The name `numbers`
 gets a new tensor, so the caller's tensor stays as it is.
 
@@ -110,14 +96,15 @@ print(mean_of(torch.tensor([0.5, 1.5])))  # 1 in float32
     reference=as_numpy,
     check_answer=_check_as_numpy,
     why="If you call `.float()` on every tensor, labels become floats and double precision becomes single, "
-    "without a word. Each call also waits for the device and copies, so keep it out of the training "
-    "loop.",
+    "without a word. Each call also waits for the device and copies, so keep it out of the training loop.",
     diagnoses={
         "overflow": "float16 cannot hold what bfloat16 can: its largest number is 65504. float32 can.",
         "other-bf16": "bfloat16 must become float32, with the same values.",
-        "loses-digits": "A narrower dtype came back than was given, and digits are lost. The dtype stays what it is.",
-        "changes-the-tensor": "The caller's tensor has lost its place in the graph: nothing can be trained with it any more. "
-        "`detach()` makes a new tensor, `detach_()` and `requires_grad_()` change the one they are called on.",
+        "loses-digits": "A narrower dtype came back than was given, and digits are lost. The dtype stays "
+        "what it is.",
+        "changes-the-tensor": "The caller's tensor has lost its place in the graph: nothing can be trained "
+        "with it any more. `detach()` makes a new tensor, `detach_()` and `requires_grad_()` change the one "
+        "they are called on.",
         "still-a-tensor": "That is still a tensor.",
     },
 )

@@ -1,17 +1,12 @@
 """Before the device asserts."""
 
-from __future__ import annotations
-
 import operator
-from random import Random
-from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
 from .checking import plain
@@ -23,34 +18,18 @@ def bad_labels(labels, classes, ignore_index=-100):
     return bad.nonzero().flatten().tolist()
 
 
-def _fails(label: int, classes: int, ignore_index: int) -> bool:
-    """Whether PyTorch's own loss refuses the label."""
-    target = torch.tensor([label])
-    try:
-        F.cross_entropy(torch.zeros(1, classes), target, ignore_index=ignore_index)
-    except (IndexError, RuntimeError):
-        return True
-    return False
-
-
 def _refused(labels, classes, ignore_index=-100):
-    return [i for i, y in enumerate(labels.tolist()) if _fails(y, classes, ignore_index)]
+    """Return the rows whose label PyTorch's own loss refuses."""
+    refused = []
+    for row, label in enumerate(labels[:, None]):
+        try:
+            F.cross_entropy(torch.zeros(1, classes), label, ignore_index=ignore_index)
+        except (IndexError, RuntimeError):
+            refused.append(row)
+    return refused
 
 
-_CASES = [
-    (torch.tensor(labels, dtype=torch.int64), *rest)
-    for labels, *rest in (
-        ([1, 2, 3, 10, 4, 10], 10),  # counted from 1
-        ([0, 9, 5], 10),
-        ([3, -1, 0, -100, 7], 5),
-        ([20, 255, 3, 21, -100, -1], 21, 255),
-        ([0, 1, 2], 2, 0),
-        ([], 3),
-    )
-]
-
-
-def _draw(rng: Random) -> tuple[Tensor, int, int]:
+def _draw(rng):
     classes = rng.randint(2, 6)
     ignore = rng.choice((-100, -100, -1, 0, 255, classes))
     some = [*range(-2, classes + 3), -100, ignore, ignore]
@@ -59,7 +38,7 @@ def _draw(rng: Random) -> tuple[Tensor, int, int]:
 
 
 _BAD = "outside & (labels != ignore_index)"
-_TWINS = {
+_MISTAKES = {
     "top-forgotten": {"labels >= classes": "labels > classes"},
     "negative-forgotten": ({"(labels < 0) | ": ""}, {"(labels < 0) | ": "", _BAD: "outside"}),
     "ignored-is-bad": {_BAD: "outside"},
@@ -67,16 +46,15 @@ _TWINS = {
 }
 
 
-def _read(judge: Judge, got: Any) -> list[Any]:
+def _read(judge, got):
     rows = [plain(row) for row in judge.listed(got, "a list of row numbers")]
-    if isinstance(got, Tensor):
-        judge.no(seen=got, expected="a list of row numbers")
-    if bool in map(type, rows):
-        judge.no("mask", seen=rows, expected="a list of row numbers")
+    if isinstance(got, torch.Tensor) or bool in map(type, rows):
+        mask = bool in map(type, rows) and "mask"
+        judge.no(mask or "wrong-value", seen=got, expected="a list of row numbers")
     return rows
 
 
-def _situation(labels: Tensor, classes: int, ignore_index: int = -100) -> str:
+def _situation(labels, classes, ignore_index=-100):
     return f"labels {labels.tolist()}, {classes} classes, ignore_index {ignore_index}"
 
 
@@ -87,16 +65,16 @@ EXERCISE = Exercise(
     minutes=5,
     task="""
 A label out of range stops a GPU with `device-side assert triggered`, at a later and innocent line. Write
-`bad_labels(labels, classes, ignore_index=-100)`: the ascending list of the row numbers whose label `F.cross_entropy`
-would refuse. `labels` is a tensor of integers of one dimension. Allowed are 0 to `classes` - 1, and `ignore_index`.
+`bad_labels(labels, classes, ignore_index=-100)`: the ascending list of the row numbers whose label
+`F.cross_entropy` would refuse. `labels` is a tensor of integers of one dimension. Allowed are 0 to `classes`
+- 1, and `ignore_index`.
 """,
     hints=(
         "Ask three questions about a label. Is it too small? Is it too large? Is it the one value that's "
         "allowed anyway? Labels start at 0, so think about the largest one that `classes` classes have.",
         "If you compare a tensor with a number, you get a mask of True and False. Join masks with `|` for "
         "*or* and `&` for *and*, and put each comparison in parentheses, because Python works out `|` and "
-        "`&` before `<`. `nonzero()` turns the finished mask into row numbers, one in each row of a "
-        "matrix.",
+        "`&` before `<`. `nonzero()` turns the finished mask into row numbers, one in each row of a matrix.",
         """Here you look for the pupils who passed, but don't have full marks.
 
 ```python
@@ -111,19 +89,25 @@ print(found.nonzero().flatten().tolist())  # [0, 1]
     reference=bad_labels,
     check_answer=OverCases(
         _refused,
-        _CASES,
-        twins_of(bad_labels, _TWINS),
+        [
+            (torch.tensor([1, 2, 3, 10, 4, 10]), 10),  # counted from 1
+            (torch.tensor([0, 9, 5]), 10),
+            (torch.tensor([3, -1, 0, -100, 7]), 5),
+            (torch.tensor([20, 255, 3, 21, -100, -1]), 21, 255),
+            (torch.tensor([], dtype=torch.int64), 3),
+        ],
+        twins_of(bad_labels, _MISTAKES),
         draw=_draw,
         read=_read,
         alike=operator.eq,
         situation=_situation,
     ),
     why="Run it once over a new data set before you train: labels that count from 1, and a 255 for “no "
-    "label” in segmentation masks, are the two usual finds. After an assert, restart and run one batch "
-    "on the CPU, because the error there names the line and the label.",
+    "label” in segmentation masks, are the two usual finds. After an assert, restart and run one batch on "
+    "the CPU, because the error there names the line and the label.",
     diagnoses={
-        "top-forgotten": "With `classes` classes the labels go from 0 to `classes` - 1. The number `classes` itself is "
-        "out of range.",
+        "top-forgotten": "With `classes` classes the labels go from 0 to `classes` - 1. The number `classes` "
+        "itself is out of range.",
         "negative-forgotten": "A negative label is out of range too, unless it is `ignore_index`.",
         "ignored-is-bad": "A label equal to `ignore_index` is left out of the loss and breaks nothing.",
         "fixed-ignore": "The value to ignore is an argument. -100 is only its default.",

@@ -1,18 +1,11 @@
 """One batch on four ranks."""
 
-from __future__ import annotations
-
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import torch
-from torch import Tensor
 
 from course_lessons.shared.checking import on_ranks
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import nearly
 
 
@@ -36,40 +29,28 @@ _CASES = (
 )
 
 
-def _own_rows(rank: int, sizes: Sequence[int], dtype: torch.dtype, shift: float) -> Tensor:
-    generator = torch.Generator().manual_seed(rank)
-    rows = torch.randn(sizes[rank], 3, dtype=dtype, generator=generator)
-    return rows * (rank + 1) + torch.tensor([0.5, -1.0, 2.0], dtype=dtype) * rank + shift
+def _on_all_ranks(function, sizes, dtype, shift):
+    """Return each rank's mean and variance, where rank r has ``sizes[r]`` rows."""
+
+    def program(dist, call):
+        rank = dist.get_rank()
+        generator = torch.Generator().manual_seed(rank)
+        rows = torch.randn(sizes[rank], 3, dtype=dtype, generator=generator) * (rank + 1)
+        return call(rows + torch.tensor([0.5, -1.0, 2.0], dtype=dtype) * rank + shift, dist)
+
+    judge = Judge()
+    results = on_ranks(program, function, len(sizes), judge, "hang", "mismatch").results
+    for pair in results:
+        judge.is_a(pair, (tuple, list), "two tensors")
+        if len(pair) != 2 or not all(isinstance(t, torch.Tensor) for t in pair):
+            judge.no("wrong-type", seen=pair, expected="two tensors")
+    means, variances = zip(*results, strict=True)
+    return {"mean": list(means), "variance": list(variances)}
 
 
-def _on_all(function: Callable[..., Any], judge: Judge) -> Callable[..., dict[str, list[Tensor]]]:
-    """Return what gives each rank's mean and variance, where all of them call a function."""
-
-    def statistics(*case: Any) -> dict[str, list[Tensor]]:
-        def program(dist: Any, call: Callable[..., Any]) -> Any:
-            return call(_own_rows(dist.get_rank(), *case), dist)
-
-        run = on_ranks(program, function, len(case[0]), judge, "hang", "mismatch")
-        for pair in run.results:
-            judge.is_a(pair, (tuple, list), "two tensors")
-            if len(pair) != 2 or not all(isinstance(t, Tensor) for t in pair):
-                judge.no("wrong-type", seen=pair, expected="two tensors")
-        means, variances = zip(*run.results, strict=True)
-        return {"mean": list(means), "variance": list(variances)}
-
-    return statistics
-
-
-def _ours(function: Callable[..., Any]) -> Callable[..., dict[str, list[Tensor]]]:
-    """Return the same for a function of the check, whose results are remembered."""
-    return functools.cache(_on_all(function, Judge()))
-
-
-_MEANS, _SQUARED = "dist.all_reduce(sums)", "dist.all_reduce(squares)"
-_OWN_MEAN = "x.mean(0) / dist.get_world_size()\ndist.all_reduce(mean)"
-MISTAKES = {
-    "own": {_MEANS: "", _SQUARED: ""},
-    "mean-of-means": {"total / count": _OWN_MEAN},
+_MISTAKES = {
+    "own": {"dist.all_reduce(sums)": "", "dist.all_reduce(squares)": ""},
+    "mean-of-means": {"total / count": "x.mean(0) / dist.get_world_size()\ndist.all_reduce(mean)"},
     "mean-of-variances": (
         {"(x - mean)": "(x - x.mean(0))"},
         {
@@ -78,30 +59,16 @@ MISTAKES = {
         },
     ),
 }
-_TWINS = twins_of(batch_statistics, MISTAKES)
 _close = nearly(1e-3, 1e-5)
 
 
-def _otherwise(got: Any, right: Any, sizes: Sequence[int], dtype: Any, shift: float) -> str:
+def _otherwise(got, right, sizes, dtype, shift):
     # The simplest cases come first: where the first wrong one is shifted, the others are right.
     return "loses-digits" if shift and _close(got["mean"], right["mean"]) else "wrong-value"
 
 
-_STATISTICS = OverCases(
-    _ours(batch_statistics),
-    _CASES,
-    {name: tuple(map(_ours, several(twins))) for name, twins in _TWINS.items()},
-    read=lambda judge, got: got,
-    alike=_close,
-    otherwise=_otherwise,
-    situation=lambda sizes, dtype, shift: (
-        f"{list(sizes)} rows on the ranks" + (f", means near {shift:g}" if shift else "")
-    ),
-)
-
-
-def _check_batch_statistics(answer: Callable[..., Any], judge: Judge) -> None:
-    _STATISTICS(_on_all(answer, judge), judge)
+def _situation(sizes, dtype, shift):
+    return f"{list(sizes)} rows on the ranks" + (f", means near {shift:g}" if shift else "")
 
 
 EXERCISE = Exercise(
@@ -111,13 +78,13 @@ EXERCISE = Exercise(
     minutes=8,
     task="""
 `BatchNorm` under DDP takes mean and variance of its own rank's rows, `SyncBatchNorm` those of all. Write
-`batch_statistics(x, dist)`: on every rank the pair of tensors (mean, variance) of each column over the rows of all
-ranks. `x` has this rank's rows, at least one; ranks may have unequally many. The variance divides by the number of
-rows. A column's mean may be some thousand times its spread. `x` stays as it is.
+`batch_statistics(x, dist)`: on every rank the pair of tensors (mean, variance) of each column over the rows
+of all ranks. `x` has this rank's rows, at least one; ranks may have unequally many. The variance divides by
+the number of rows. A column's mean may be some thousand times its spread. `x` stays as it is.
 """,
     hints=(
-        "`dist.all_reduce` adds up one tensor over all ranks. Which numbers about its own rows can each "
-        "rank put into that tensor, so that the sums give you the mean of all rows?",
+        "`dist.all_reduce` adds up one tensor over all ranks. Which numbers about its own rows can each rank "
+        "put into that tensor, so that the sums give you the mean of all rows?",
         "You can add up counts and sums, but not means, because some ranks may have more rows. You can't "
         "average the variances either, since the ranks' means differ. So take two rounds. After the first, "
         "every rank knows the mean of all rows. In the second, each one measures its own rows from that "
@@ -132,15 +99,24 @@ print(hits / rows)  # 0.8333, the accuracy over all 12 rows
 ```""",
     ),
     reference=batch_statistics,
-    check_answer=_check_batch_statistics,
+    check_answer=OverCases(
+        batch_statistics,
+        _CASES,
+        twins_of(batch_statistics, _MISTAKES),
+        run=_on_all_ranks,
+        alike=_close,
+        otherwise=_otherwise,
+        situation=_situation,
+    ),
     why="Metrics combine in the same way: you add up sums and counts, and you divide last. DDP doesn't do "
     "this for BatchNorm, which is why four ranks of 8 rows aren't one batch of 32 rows to it.",
     diagnoses={
         "own": "These are the figures of the rank's own rows.",
         "mean-of-means": "The mean of the ranks' means counts few rows as much as many.",
-        "mean-of-variances": "That is the mean of the ranks' variances. It leaves out that their means differ.",
-        "loses-digits": "The variance is a small difference of two large numbers here, and float32 has only seven digits. Add up "
-        "squares of distances from the mean.",
+        "mean-of-variances": "That is the mean of the ranks' variances. It leaves out that their means "
+        "differ.",
+        "loses-digits": "The variance is a small difference of two large numbers here, and float32 has only "
+        "seven digits. Add up squares of distances from the mean.",
         "hang": "Some rank waits for ever: every rank must make the same calls.",
     },
 )

@@ -1,12 +1,9 @@
 """A fair comparison."""
 
-from __future__ import annotations
-
+import functools
 import statistics
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 
@@ -37,64 +34,55 @@ def compare(formats, seeds, train, accuracy, machine):
 class _Machine:
     """A clock, a queue, a meter of memory, and the most older networks during a training (``kept``)."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.now = self.queue = 0.0
         self.top = self.kept = 0
-        self.runs: dict[Any, list[int]] = defaultdict(list)
-        self.models: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.seeds = defaultdict(list)  # of the trainings in each dtype
+        self.models = weakref.WeakSet()
 
-    def clock(self) -> float:
+    def clock(self):
         return self.now
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         self.now = max(self.now, self.queue)
 
-    def reset_peak(self) -> None:
+    def reset_peak(self):
         self.top = 100
 
-    def peak(self) -> int:
+    def peak(self):
         return self.top
 
-    def train(self, dtype: Any, seed: int) -> Callable[[], float]:
+    def train(self, dtype, seed):
         """Queue a training; return its network, a function that gives its accuracy."""
         wide = dtype is torch.float32
         noise = (0.5, 0.9, 0.0, 1.0, 2.5, 0.75)[seed % 6]
-        cold = not self.runs[dtype]
-        self.runs[dtype].append(seed)
+        cold = not self.seeds[dtype]
+        self.seeds[dtype].append(seed)
         self.queue = max(self.queue, self.now) + 2.0 + wide + noise + 8 * cold
         self.now += 0.25  # the launches
         self.top = max(self.top, int(300 + 100 * wide + 20 * noise))
         self.kept = max(self.kept, len(self.models))
 
-        def model() -> float:
-            return 90 + seed / 8 + wide / 16
-
+        model = functools.partial(float, 90 + seed / 8 + wide / 16)
         self.models.add(model)
         return model
 
-    def accuracy(self, model: Callable[[], float]) -> float:
-        """Evaluate a network, and wait for the result."""
+    def accuracy(self, model):
         self.now = self.queue = max(self.queue, self.now) + 5
         self.top = max(self.top, 700)
         return model()
 
 
-def _cases() -> Iterator[tuple[Any, ...]]:
-    for formats, seeds in (
-        ({"float32": torch.float32, "float16": torch.float16}, (1, 2, 3)),
-        ({"bfloat16": torch.bfloat16, "float32": torch.float32}, (5, 3, 4, 2, 1)),
-        ({"float16": torch.float16}, (4, 2, 0, 1)),  # an even number has no middle one
-    ):
-        machine = _Machine()
-        yield formats, seeds, machine.train, machine.accuracy, machine
+def _case(names, *seeds):
+    machine = _Machine()
+    formats = {name: getattr(torch, name) for name in names}
+    return formats, seeds, machine.train, machine.accuracy, machine
 
 
-def _look(table: Any, formats: Any, seeds: Any, _: Any, __: Any, machine: _Machine) -> Any:
-    """Return the table, the trainings, and how many older networks a training found in memory."""
-    trained = {name: machine.runs[dtype] for name, dtype in formats.items()}
+def _look(table, formats, seeds, train, accuracy, machine):
+    used = {name: machine.seeds[dtype] for name, dtype in formats.items()}
     return {
-        "trainings": {name: len(used) for name, used in trained.items()},
-        "seeds left out": {name: sorted({*seeds} - {*used}) for name, used in trained.items()},
+        "trainings, seeds left out": {n: (len(u), {*seeds} - {*u}) for n, u in used.items()},
         "table": table,
         "networks kept": machine.kept,
     }
@@ -115,12 +103,13 @@ EXERCISE = Exercise(
     level=3,
     minutes=15,
     task="""
-Write `compare(formats, seeds, train, accuracy, machine)`. `formats` maps names to dtypes. `train(dtype, seed)` returns
-a network as soon as its training is queued; the first call in each format is slower, so warm up once in each.
-`accuracy(network)` evaluates it. `machine` has `clock()`, in seconds, `synchronize()`, `reset_peak()`, and `peak()`,
-the most bytes since the reset. Return a dict: for each name the tuple **(list of accuracies in the order of the seeds,
-median seconds of a training, largest peak of a training)**. Only training counts, not evaluation, nor networks
-that are kept: evaluate each before the next, and then let go of it (`del`).
+Write `compare(formats, seeds, train, accuracy, machine)`. `formats` maps names to dtypes. `train(dtype,
+seed)` returns a network as soon as its training is queued; the first call in each format is slower, so warm
+up once in each. `accuracy(network)` evaluates it. `machine` has `clock()`, in seconds, `synchronize()`,
+`reset_peak()`, and `peak()`, the most bytes since the reset. Return a dict: for each name the tuple **(list
+of accuracies in the order of the seeds, median seconds of a training, largest peak of a training)**. Only
+training counts, not evaluation, nor networks that are kept: evaluate each before the next, and then let go of
+it (`del`).
 """,
     hints=(
         "Take one training and write down its steps in order. What must be finished before you read the "
@@ -145,15 +134,19 @@ print(seconds, y.sum())  # the sum isn't timed
     reference=compare,
     check_answer=OverCases(
         compare,
-        _cases,
+        lambda: [
+            _case(("float32", "float16"), 1, 2, 3),
+            _case(("bfloat16", "float32"), 5, 3, 4, 2, 1),
+            _case(("float16",), 4, 2, 0, 1),  # an even number has no middle one
+        ],
         twins_of(compare, _MISTAKES),
         read=lambda judge, got: judge.is_a(got, dict, "a dict of tuples"),
         look=_look,
         situation=lambda formats, seeds, *_: f"seeds {list(seeds)}",
     ),
     why="A comparison is fair if every format gets the same seeds and a warm-up, if you wait before each "
-    "look at the clock, and if evaluation isn't counted as training. Each of these four rules is "
-    "broken in published comparisons.",
+    "look at the clock, and if evaluation isn't counted as training. Each of these four rules is broken in "
+    "published comparisons.",
     diagnoses={
         "no-warm-up": "The first training in a format is slower, and here it was one of those that count.",
         "other-seeds": "Each format must be trained with all the seeds, else the comparison is not fair.",

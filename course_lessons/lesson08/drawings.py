@@ -48,24 +48,24 @@ def speed_ups(rows: Sequence[Row], device: torch.device) -> None:
     """
     kind = kind_of(device)
     name = f"speed-up of {device}"
-    said = ", ".join(f"{n}: {ratio:.3g}" for n, *_, ratio in rows)
+    ratios = ", ".join(f"{n}: {ratio:.3g}" for n, *_, ratio in rows)
     curves(
         {name: ([row[0] for row in rows], [row[3] for row in rows])},
         xlabel="n, of two n × n matrices",
         ylabel="CPU time / device time",
-        alt=f"The speed-up of {device} over the CPU against the size: {said}.",
+        alt=f"The speed-up of {device} over the CPU against the size: {ratios}.",
         log="xy",
         kinds={name: kind},
         reference=(1, "as fast as the CPU"),
     )
 
 
-def comparison(found: Mapping[str, tuple[Sequence[float], float, float]], kind: str) -> None:
+def comparison(results: Mapping[str, tuple[Sequence[float], float, float]], kind: str) -> None:
     """Show formats side by side: accuracies with their spread, time and peak memory.
 
     Parameters
     ----------
-    found
+    results
         For each format the accuracies in percent, the median seconds and the peak in bytes.
     kind
         ``"measured"`` or ``"modelled"``: what the times are.
@@ -77,9 +77,9 @@ def comparison(found: Mapping[str, tuple[Sequence[float], float, float]], kind: 
             seconds(time),
             amount(peak, "B") if peak else "not metered",
         )
-        for name, (scores, time, peak) in found.items()
+        for name, (scores, time, peak) in results.items()
     ]
-    head = ("format", f"accuracy, %, {len(next(iter(found.values()))[0])} seeds", "time", "peak")
+    head = ("format", f"accuracy, %, {len(next(iter(results.values()))[0])} seeds", "time", "peak")
     note = f"Accuracies are measured, times and peaks {kind}."
     show_table(head, rows, [kind] * len(rows), note)
 
@@ -117,30 +117,30 @@ def memory_fit(
     )
 
 
-def gradient_gaps(found: Mapping[str, Mapping[str, float]]) -> None:
+def gradient_gaps(gaps: Mapping[str, Mapping[str, float]]) -> None:
     """Draw how far accumulated gradients are from those of the whole batch, on a logarithmic scale.
 
     Parameters
     ----------
-    found
+    gaps
         For each way of cutting the batch the gap of each network.
     """
-    networks = list(next(iter(found.values())))
+    networks = list(next(iter(gaps.values())))
     fig, ax = plt.subplots(figsize=(7.2, 0.55 * len(networks) + 1.3), layout="constrained")
-    for i, (way, values) in enumerate(found.items()):
-        places = [k + 0.36 * (i - (len(found) - 1) / 2) for k in range(len(networks))]
+    for i, (way, values) in enumerate(gaps.items()):
+        positions = [k + 0.36 * (i - (len(gaps) - 1) / 2) for k in range(len(networks))]
         heights = [max(value, 1e-9) for value in values.values()]
-        ax.barh(places, heights, height=0.32, color=(BLUE, ORANGE)[i % 2], label=way, left=1e-9)
-        for place, height in zip(places, heights, strict=True):
-            ax.text(1.15 * height, place, f"{height:.2g}", va="center", fontsize=9)
+        ax.barh(positions, heights, height=0.32, color=(BLUE, ORANGE)[i % 2], label=way, left=1e-9)
+        for position, height in zip(positions, heights, strict=True):
+            ax.text(1.15 * height, position, f"{height:.2g}", va="center", fontsize=9)
     ax.set(xscale="log", xlim=(1e-9, 30), yticks=range(len(networks)), yticklabels=networks)
     ax.set_xlabel("norm of the difference / norm of the gradient (logarithmic scale)")
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
-    fig.legend(loc="outside upper center", ncols=len(found))
+    fig.legend(loc="outside upper center", ncols=len(gaps))
     each = "; ".join(
         f"{way}: " + ", ".join(f"{name} {value:.2g}" for name, value in values.items())
-        for way, values in found.items()
+        for way, values in gaps.items()
     )
     present(fig, f"Gaps between accumulated and whole gradients, as bars. {each}.")
 
@@ -164,5 +164,5 @@ def progress_by_level() -> None:
     show(Bundle(text=f"{text}\n{where}", html=f"{page}<div style='opacity:.75'>{where}</div>"))
 
 
-def _share(right: int, of: int) -> str:
-    return f"{right} of {of}" if of else ""
+def _share(solved: int, total: int) -> str:
+    return f"{solved} of {total}" if total else ""

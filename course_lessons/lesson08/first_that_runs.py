@@ -1,15 +1,10 @@
 """A chain to fall back on."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import torch
 
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import same
 
 
@@ -25,24 +20,24 @@ def first_that_runs(work, devices):
     raise RuntimeError(f"no device works: {reasons}")
 
 
-_REFUSALS: dict[str, Exception] = {
+_REFUSALS = {
     "cuda": AssertionError("Torch not compiled with CUDA enabled"),
     "cuda:1": RuntimeError("CUDA error: no kernel image is available for execution on the device"),
     "xpu": RuntimeError("PyTorch is not linked with support for xpu devices"),
     "mps": NotImplementedError("The operator 'aten::_linalg_eigh' is not implemented for MPS"),
     "sim": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
 }
+_BUGS = ValueError(), KeyError(1), KeyboardInterrupt(), AssertionError(), AssertionError("x")
 
 
-class _Job:
-    """Work that runs on some devices only; ``bug`` is raised wherever it runs, and else ``result`` returned."""
+class _Work:
+    """Work that runs on some devices only; there it raises ``bug`` if given, or returns ``result``."""
 
-    def __init__(self, result: Any = "result", bug: BaseException | None = None) -> None:
+    def __init__(self, result="result", bug=None):
         self.result, self.bug = result, bug
-        self.does = f"raises {bug!r}" if bug else f"returns {result!r}"
-        self.tried: list[str] = []
+        self.tried = []
 
-    def __call__(self, device: str) -> Any:
+    def __call__(self, device):
         self.tried.append(device)
         if device in _REFUSALS:
             raise _REFUSALS[device]
@@ -51,39 +46,39 @@ class _Job:
         return self.result
 
 
-def _cases() -> Iterator[tuple[_Job, list[str]]]:
+def _cases():
     for devices in (["hpu", "cpu"], ["cpu"], *([name, "cpu"] for name in _REFUSALS)):
-        yield _Job(), devices
+        yield _Work(), devices
     for result in (None, 0, [], False):
-        yield _Job(result), ["xpu", "hpu", "cpu"]
-    bugs = ValueError(), KeyError(1), KeyboardInterrupt(), AssertionError(), AssertionError("x")
-    for bug in bugs:
-        yield _Job(bug=bug), ["xpu", "hpu", "cpu"]
+        yield _Work(result), ["xpu", "hpu", "cpu"]
+    for bug in _BUGS:
+        yield _Work(bug=bug), ["xpu", "hpu", "cpu"]
     for devices in (["cuda:1", "xpu", "npu", "cpu"], ["cuda", "sim"], ["cuda:1", "mps", "cuda"]):
-        yield _Job(), devices
+        yield _Work(), devices
 
 
-def _outcome(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that gives back what came out of a call, the work's errors too."""
+def _run(function, work, devices):
+    """Return the pair that a call gives, or what came out of it in words."""
+    try:
+        return tuple(Judge().is_a(function(work, devices), (tuple, list), "a pair: device, result"))
+    except BaseException as raised:
+        error = getattr(raised, "error", raised)
+        if error is work.bug or error in _REFUSALS.values():
+            return f"{error!r} came out"
+        if not isinstance(error, RuntimeError):
+            raise
+        text = str(error)
+        named = [d for d in devices if d in text and str(_REFUSALS.get(d)) in text]
+        return {"RuntimeError with the names and reasons of": named}
 
-    def call(job: _Job, devices: list[str]) -> Any:
-        try:
-            return function(job, devices)
-        except BaseException as raised:
-            error = getattr(raised, "error", raised)
-            if error is job.bug or error in _REFUSALS.values():
-                return f"{error!r} came out"
-            if not isinstance(error, RuntimeError):
-                raise
-            text = str(error)
-            named = [d for d in devices if d in text and str(_REFUSALS.get(d)) in text]
-            return {"RuntimeError with the names and reasons of": named}
 
-    return call
+def _situation(work, devices):
+    does = f"raises {work.bug!r}" if work.bug else f"returns {work.result!r}"
+    return f"devices {devices}; where it runs, work {does}"
 
 
 _KINDS = "(RuntimeError, AssertionError)"
-MISTAKES = {
+_MISTAKES = {
     "assertion": {_KINDS: "RuntimeError"},
     "gives-up": {_KINDS: "(torch.OutOfMemoryError, NotImplementedError, AssertionError)"},
     "false-result": {
@@ -99,24 +94,6 @@ MISTAKES = {
         {'if isinstance(error, AssertionError) and "CUDA" not in str(error):\n    raise\n': ""},
     ),
 }
-_CHAINS = OverCases(
-    _outcome(first_that_runs),
-    _cases,
-    {
-        name: tuple(map(_outcome, several(twins)))
-        for name, twins in twins_of(first_that_runs, MISTAKES).items()
-    },
-    look=lambda got, job, devices: {"outcome": got, "tried": job.tried},
-    alike=same,
-    situation=lambda job, devices: f"devices {devices}; where it runs, work {job.does}",
-)
-
-
-def _check_first_that_runs(answer: Callable[..., Any], judge: Judge) -> None:
-    def pair(job: _Job, devices: list[str]) -> Any:
-        return tuple(judge.is_a(answer(job, devices), (tuple, list), "a pair: device, result"))
-
-    _CHAINS(_outcome(pair), judge)
 
 
 EXERCISE = Exercise(
@@ -125,19 +102,19 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `first_that_runs(work, devices)`: call `work(device)` on one device after the other, and return the pair (device,
-result) of the first that works. A device refuses with a `RuntimeError` (running out of memory is one) or with the
-`AssertionError` *Torch not compiled with CUDA enabled*. Anything else, such as a `ValueError` or another
-`AssertionError`, is a bug in `work` and must come out at once. If every device refuses, raise a `RuntimeError` whose
-text names each device and its reason.
+Write `first_that_runs(work, devices)`: call `work(device)` on one device after the other, and return the pair
+(device, result) of the first that works. A device refuses with a `RuntimeError` (running out of memory is
+one) or with the `AssertionError` *Torch not compiled with CUDA enabled*. Anything else, such as a
+`ValueError` or another `AssertionError`, is a bug in `work` and must come out at once. If every device
+refuses, raise a `RuntimeError` whose text names each device and its reason.
 """,
     hints=(
         "Which errors say that the device refuses, and which ones say that `work` has a bug? An "
         "`AssertionError` can be either, so its class isn't enough. What else does an error bring along?",
         "`except (A, B) as error` catches these two classes and nothing more, and `str(error)` is the "
         "message. Inside the `except` block, a bare `raise` lets the same error out, as if you'd never "
-        "caught it. Note each refusal in a list, because you need all of them after the loop. A result of "
-        "0 or `None` is still a result, so let only errors decide.",
+        "caught it. Note each refusal in a list, because you need all of them after the loop. A result of 0 "
+        "or `None` is still a result, so let only errors decide.",
         """Here a product is skipped if its shapes don't fit, and any other error comes out.
 
 ```python
@@ -150,13 +127,22 @@ except RuntimeError as error:
 ```""",
     ),
     reference=first_that_runs,
-    check_answer=_check_first_that_runs,
-    why="A fallback that swallows every error turns a typo in your GPU code into a program that runs on "
-    "the CPU, slowly, and nobody knows why. Say which device was taken, and keep the reasons.",
+    check_answer=OverCases(
+        first_that_runs,
+        _cases,
+        twins_of(first_that_runs, _MISTAKES),
+        run=_run,
+        look=lambda got, work, devices: {"outcome": got, "tried": work.tried},
+        alike=same,
+        situation=_situation,
+    ),
+    why="A fallback that swallows every error turns a typo in your GPU code into a program that runs on the "
+    "CPU, slowly, and nobody knows why. Say which device was taken, and keep the reasons.",
     diagnoses={
         "assertion": "A build without CUDA refuses with an AssertionError. That is a refusal, too.",
         "gives-up": "An error of one device ended the chain, though another one works.",
-        "false-result": "A device worked, and its result counts as false in an `if`. Only an error is a refusal.",
+        "false-result": "A device worked, and its result counts as false in an `if`. Only an error is a "
+        "refusal.",
         "tries-all": "The work was done again on further devices. Stop at the first that works.",
         "hides-bugs": "An error that no device causes was taken for a refusal. Let it out as it is.",
     },

@@ -1,17 +1,12 @@
 """A little of each batch."""
 
-from __future__ import annotations
-
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch import nn
 
-from course_lessons.shared.checking import Alive, one_thread
-from course_utils.exercises import Exercise, Judge
+from course_lessons.shared.checking import Alive, Operations, one_thread, tensors_in
+from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
 
@@ -26,93 +21,75 @@ def first_tokens(encoder, batches):
 class _Mixing(nn.Module):
     """Lets every token see the others of its row."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x):
         return x + x.mean(1, keepdim=True)
-
-
-class _Meter(TorchDispatchMode):
-    """Knows the bytes of all tensors made under it that are still held."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._made: dict[int, tuple[weakref.ref[Any], int]] = {}
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
-        for tensor in out if isinstance(out, (tuple, list)) else (out,):
-            if isinstance(tensor, Tensor):
-                storage = tensor.untyped_storage()
-                self._made[storage._cdata] = weakref.ref(storage), storage.nbytes()
-        return out
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of those that are held now."""
-        return sum(size for ref, size in self._made.values() if ref() is not None)
 
 
 class _Encoding:
     """An encoder, and batches of ``sizes``, rows and tokens, that are given out one at a time."""
 
-    def __init__(self, sizes: Sequence[tuple[int, int]], dtype: torch.dtype) -> None:
+    def __init__(self, sizes, dtype):
         torch.manual_seed(len(sizes))
         layers = nn.Linear(3, 8), nn.Tanh(), _Mixing(), nn.Dropout(), nn.Linear(8, 8)
         self.encoder = nn.Sequential(*layers).to(dtype).eval()
         self._batches = [torch.randn(*size, 3, dtype=dtype) for size in sizes]
         with torch.no_grad():
             self.right = [self.encoder(x) for x in self._batches]
-        self.meter, self.given, self.inner, self.outputs = _Meter(), Alive(), Alive(), Alive()
+        self.given, self.inner, self.outputs = Alive(), Alive(), Alive()
+        self._made = {}  # the storages made during the call, with their bytes
         self.encoder.register_forward_hook(self._note)
         self.encoder[1].register_forward_hook(lambda _, args, out: self.inner.add(out))
-        self.trained = False
-        self.tokens: set[int] = set()
-        self.asked = 0
+        self.trained, self.asked = False, 0
 
-    def _note(self, module: nn.Module, args: Any, output: Tensor) -> None:
+    def note(self, name, result, args):
+        """Note the memory of an operation's result."""
+        for tensor in tensors_in([result]):
+            storage = tensor.untyped_storage()
+            self._made[storage._cdata] = weakref.ref(storage), storage.nbytes()
+
+    def _note(self, module, args, output):
         self.outputs.add(output)
         self.trained |= module.training
-        self.tokens.add(args[0].shape[1])
 
-    def batches(self) -> Iterator[Tensor]:
-        """Give out copies of the batches, one at a time."""
+    def batches(self):
+        """Give out copies of the batches; note at the end what is held."""
         for x in self._batches:
             copy = x.clone()
             self.given.add(copy)
             self.asked += 1
             yield copy
             del copy
-        self.held = {  # at the end
+        self.held = {
             "graph": self.inner.bytes,
             "keeps-batches": self.given.bytes,
             "views": self.outputs.bytes,
-            "keeps-more": self.meter.bytes + self.given.bytes,
+            "keeps-more": self.given.bytes
+            + sum(nbytes for ref, nbytes in self._made.values() if ref() is not None),
         }
 
 
 @one_thread()
-def _check_first_tokens(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_first_tokens(answer, judge):
     for sizes, dtype in (
         ([(4, 9)] * 16, torch.float32),
         ([(5, 7), (2, 12), (3, 6), *[(1, 40)] * 14], torch.float64),
     ):
         run = _Encoding(sizes, dtype)
-        with run.meter:
+        with Operations(run.note):
             got = answer(run.encoder, run.batches())
-        judge.is_a(got, Tensor, "a tensor")
+        judge.is_a(got, torch.Tensor, "a tensor")
         judge.expect("batches asked for", run.asked, len(sizes))
         trained = run.trained or any(part.training for part in run.encoder.modules())
         judge.expect("encoder in train mode", trained, False, "train-mode")
-        judge.expect("tokens of a row", run.tokens, {tokens for _, tokens in sizes})
         largest = max(x.nbytes for x in run.right)  # a loop's variables may hold the last batch's
-        wanted = sum(x[:, 0].nbytes for x in run.right)
-        if run.held["keeps-more"] > 6 * largest + 2 * wanted:
+        right = torch.cat([x[:, 0] for x in run.right])
+        if run.held["keeps-more"] > 6 * largest + 2 * right.nbytes:
             kind = next(kind for kind, size in run.held.items() if size > 2 * largest)
             judge.no(
                 kind,
                 seen=f"{run.held[kind]:,} bytes held at the end",
-                expected=f"little more than the {wanted:,} bytes of the first tokens",
+                expected=f"little more than the {right.nbytes:,} bytes of the first tokens",
             )
-        right = torch.cat([x[:, 0] for x in run.right])
         judge.expect("dtype", got.dtype, right.dtype)
         judge.expect("first tokens", got, right, alike=nearly())
 
@@ -124,18 +101,17 @@ EXERCISE = Exercise(
     minutes=5,
     task="""
 `encoder(x)` gives a tensor of rows × tokens × width, and of each row only the first token is wanted. Write
-`first_tokens(encoder, batches)`: one tensor with the first token of every row of every batch, in order. `batches`
-gives tensors one at a time, of unequal numbers of rows and tokens; the encoder is in eval mode, and stays in it. From
-batch to batch only what is wanted may stay in memory.
+`first_tokens(encoder, batches)`: one tensor with the first token of every row of every batch, in order.
+`batches` gives tensors one at a time, of unequal numbers of rows and tokens; the encoder is in eval mode, and
+stays in it. From batch to batch only what is wanted may stay in memory.
 """,
     hints=(
         "`encoder(x)[:, 0]` looks small. But how large is the memory behind it? Ask "
         "`.untyped_storage().nbytes()` of the slice, and compare it with the size of the numbers that you "
         "see.",
-        "A slice is a view. It looks into the storage of the whole output, and that storage stays in "
-        "memory for as long as you hold the slice. So before you keep a slice, make a tensor that owns its "
-        "numbers. It also helps to take one batch after the other, since `list(batches)` would hold them "
-        "all.",
+        "A slice is a view. It looks into the storage of the whole output, and that storage stays in memory "
+        "for as long as you hold the slice. So before you keep a slice, make a tensor that owns its numbers. "
+        "It also helps to take one batch after the other, since `list(batches)` would hold them all.",
         """Here the last column of a matrix holds four million bytes, until it's copied.
 
 ```python
@@ -154,7 +130,8 @@ del big  # the four million bytes stay, because edge looks into them
     diagnoses={
         "views": "Whole outputs are still in memory: a slice looks into one, and holds it.",
         "graph": "The graphs of the forward passes are held, and a graph holds activations.",
-        "keeps-more": "More is held at the end than the first tokens. A slice of a copy, for example, holds the whole copy.",
+        "keeps-more": "More is held at the end than the first tokens. A slice of a copy, for example, holds "
+        "the whole copy.",
         "keeps-batches": "All batches are in memory at the end. Something holds them: `list(batches)`, for "
         "example.",
         "train-mode": "The encoder was put into train mode.",

@@ -1,19 +1,15 @@
 """A tutorial's mixed precision, on any device."""
 
-from __future__ import annotations
-
 import re
 import warnings
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import made_batches
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
 from .checking import other_device
@@ -32,7 +28,7 @@ def fit_mixed(model, batches, optimizer):
         scaler.update()
 
 
-def _fitted(fit: Callable[..., Any], device: torch.device) -> SimpleNamespace:
+def _fitted(fit, device):
     """Train a small model on three batches, and return what was seen; in float16 the second one overflows."""
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
@@ -40,19 +36,12 @@ def _fitted(fit: Callable[..., Any], device: torch.device) -> SimpleNamespace:
     batches = made_batches((4, 5, 3), seed=12)
     if device.type != "cpu":
         batches[1] = (batches[1][0] * 1e6, batches[1][1])
-    seen = SimpleNamespace(dtypes=set(), rows=[], gradients=[], steps=0)
-
-    def step(*_: Any) -> None:
-        seen.steps += 1
-
-    def gradient(value: Tensor) -> None:  # of the last bias, with the scale
-        seen.gradients.append(float(value.abs().max()))
-
+    seen = SimpleNamespace(dtypes=set(), rows=[], gradients=[], steps=[])
     for layer in (model[0], model[2]):
         layer.register_forward_hook(lambda *args: seen.dtypes.add(str(args[2].dtype)))
     model.register_forward_hook(lambda *args: seen.rows.append(len(args[2])))
-    model[2].bias.register_hook(gradient)
-    optimizer.register_step_pre_hook(step)
+    model[2].bias.register_hook(lambda g: seen.gradients.append(float(g.abs().max())))
+    optimizer.register_step_pre_hook(lambda *_: seen.steps.append(1))
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         fit(model, batches, optimizer)
@@ -61,16 +50,14 @@ def _fitted(fit: Callable[..., Any], device: torch.device) -> SimpleNamespace:
     return seen
 
 
-def _check_fit_mixed(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_fit_mixed(answer, judge):
     with other_device() as other:
         for device in (torch.device("cpu"), other):
             if device.type != "meta":
                 _judge_on(device, _fitted(answer, device), _fitted(fit_mixed, device), judge)
 
 
-def _judge_on(
-    device: torch.device, got: SimpleNamespace, right: SimpleNamespace, judge: Judge
-) -> None:
+def _judge_on(device, got, right, judge):
     where = f" on {device.type}"
     for text in got.warnings:
         if re.search("torch.cuda.amp|CUDA is not available|'cuda'", text):
@@ -81,22 +68,19 @@ def _judge_on(
     judge.expect("rows of the forward passes", got.rows, right.rows)
     judge.expect("backward passes", len(got.gradients), len(right.gradients))
     judge.expect(f"dtypes out of the layers{where}", got.dtypes, right.dtypes)
-    factor = got.gradients[0] / right.gradients[0]
+    scales = [g / r for g, r in zip(got.gradients, right.gradients, strict=True)]
     if device.type == "cpu":
-        if factor > 1e3:
-            seen = "scaled gradients with bfloat16"
-            judge.no("scaler-for-bf16", seen=seen, expected="not scaled")
-        judge.expect(
-            "largest gradient of the last bias",
-            got.gradients[0],
-            right.gradients[0],
-            alike=nearly(0.1),
-        )
-    elif factor < 1e-4:
+        if scales[0] > 1e3:
+            judge.no(
+                "scaler-for-bf16", seen="scaled gradients with bfloat16", expected="not scaled"
+            )
+        first = got.gradients[0], right.gradients[0]
+        judge.expect("largest gradient of the last bias", *first, alike=nearly(0.1))
+    elif scales[0] < 1e-4:
         judge.no("no-scaler", seen="a backward pass of the loss as it is", expected="scaled")
-    elif (later := got.gradients[2] / right.gradients[2] / factor) > 1.5:
+    elif (later := scales[2] / scales[0]) > 1.5:
         judge.no("new-scaler", seen=f"a scale {later:.4g} times too large after an overflow")
-    judge.expect(f"steps of the optimiser{where}", got.steps, right.steps)
+    judge.expect(f"steps of the optimiser{where}", len(got.steps), len(right.steps))
     judge.expect(f"weights{where}", got.weights, right.weights, alike=nearly(0.02, 2e-3))
 
 
@@ -118,15 +102,15 @@ for inputs, targets in loader:
 
 `torch.cuda.amp` is deprecated, and without CUDA it disables itself: all of it runs in float32. Write
 `fit_mixed(model, batches, optimizer)` with `torch.amp`, for whatever device the model is on: one step with
-cross-entropy for each `(x, y)` of `batches`, which are on the host. On an accelerator use float16 and a scaler, on a
-CPU bfloat16, which needs none. The weights stay float32.
+cross-entropy for each `(x, y)` of `batches`, which are on the host. On an accelerator use float16 and a
+scaler, on a CPU bfloat16, which needs none. The weights stay float32.
 """,
     hints=(
         "The tutorial names CUDA for its scaler and for autocast. What could decide instead, so that the "
         "same lines run everywhere? Look for something that the function is given anyway.",
         "`next(model.parameters()).device` says where the model is. Both `torch.autocast` and "
-        "`torch.amp.GradScaler` want its `.type`, and the dtype follows from it. Make one scaler before "
-        "the loop, because it learns its scale from step to step. With `enabled=False` it lets everything "
+        "`torch.amp.GradScaler` want its `.type`, and the dtype follows from it. Make one scaler before the "
+        "loop, because it learns its scale from step to step. With `enabled=False` it lets everything "
         "through, so the same lines serve the CPU. Keep `backward()` outside autocast.",
         """Here you see what a disabled scaler does, which is nothing.
 
@@ -143,14 +127,16 @@ print(w, scaler.get_scale())  # 0.5 everywhere, and a scale of 1
     reference=fit_mixed,
     check_answer=_check_fit_mixed,
     why="Code that names one device in its innermost lines works on one kind of machine only. A scaler "
-    "that's made again for each batch, as you often see it, forgets the scale that it has found and "
-    "can skip every step.",
+    "that's made again for each batch, as you often see it, forgets the scale that it has found and can skip "
+    "every step.",
     diagnoses={
-        "names-cuda": "CUDA was named here, wherever the model is. Ask for autocast and scaler on the model's device.",
+        "names-cuda": "CUDA was named here, wherever the model is. Ask for autocast and scaler on the "
+        "model's device.",
         "half-model": "The weights themselves are in 16 bits now. Leave the model as it is.",
-        "no-scaler": "In float16 the loss goes into the backward pass as it is: small gradients are lost. A scaler multiplies it first.",
+        "no-scaler": "In float16 the loss goes into the backward pass as it is: small gradients are lost. A "
+        "scaler multiplies it first.",
         "scaler-for-bf16": "bfloat16 has the range of float32 and needs no scaler.",
-        "new-scaler": "After an overflow the scale is not half of the one before. (A scaler made anew for each batch begins at "
-        "its first value again.)",
+        "new-scaler": "After an overflow the scale is not half of the one before. (A scaler made anew for "
+        "each batch begins at its first value again.)",
     },
 )

@@ -1,13 +1,6 @@
 """Collect what differs in length."""
 
-from __future__ import annotations
-
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch import Tensor
 
 from course_lessons.shared.checking import on_ranks
 from course_lessons.shared.edited import twins_of
@@ -34,64 +27,40 @@ _CASES = (
     ((4,), (2, 2), torch.float32),
     ((0, 0), (3,), torch.float32),
     ((3, 5, 2), (3,), torch.float32),
-    ((0, 2, 4), (2,), torch.float64),
     ((5, 3), (2,), torch.float16),
 )
 
 
-def _own_rows(rank: int, sizes: tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> Tensor:
-    """Return the rows of a rank. One of them is all zeros."""
-    numbers = torch.arange(1, 1 + sizes[rank] * torch.Size(shape).numel()) + 50 * rank
-    rows = numbers.view(sizes[rank], *shape).to(dtype)
-    rows[1:2] = 0
-    return rows
+def _on_all_ranks(function, sizes, shape, dtype):
+    """Return each rank's result, where rank r has ``sizes[r]`` rows, one of them of zeros."""
 
+    def program(dist, call):
+        rank = dist.get_rank()
+        numbers = torch.arange(1, 1 + sizes[rank] * torch.Size(shape).numel()) + 50 * rank
+        rows = numbers.view(sizes[rank], *shape).to(dtype)
+        rows[1:2] = 0
+        return call(rows, dist)
 
-def _on_all(function: Callable[..., Any], judge: Judge) -> Callable[..., dict[str, Tensor]]:
-    """Return what gives each rank's result, where all of them call a function."""
-
-    def gathered(*case: Any) -> dict[str, Tensor]:
-        def program(dist: Any, call: Callable[..., Any]) -> Any:
-            return call(_own_rows(dist.get_rank(), *case), dist)
-
-        run = on_ranks(program, function, len(case[0]), judge, "hang", "unequal")
-        for rank, got in enumerate(run.results):
-            if got is None and rank:
-                judge.no("one-rank", seen=f"None on rank {rank}", expected="all rows on all ranks")
-            judge.is_a(got, Tensor, "a tensor")
-        return {f"rank {rank}": rows for rank, rows in enumerate(run.results)}
-
-    return gathered
-
-
-def _ours(function: Callable[..., Any]) -> Callable[..., dict[str, Tensor]]:
-    """Return the same for a function of the check, whose results are remembered."""
-    return functools.cache(_on_all(function, Judge()))
+    judge = Judge()
+    results = on_ranks(program, function, len(sizes), judge, "hang", "unequal").results
+    for rank, got in enumerate(results):
+        if got is None and rank:
+            judge.no("one-rank", seen=f"None on rank {rank}", expected="all rows on all ranks")
+        judge.is_a(got, torch.Tensor, "a tensor")
+    return {f"rank {rank}": rows for rank, rows in enumerate(results)}
 
 
 _CAT = "return torch.cat("
 _CUT = f"{_CAT}[part[: counts[rank]] for rank, part in enumerate(parts)])"
-_ZEROS_OUT = """whole = torch.cat(parts)
+_NONZERO = """whole = torch.cat(parts)
 kept = whole.flatten(1).any(1) if whole.dim() > 1 else whole != 0
 return whole[kept]"""
-MISTAKES = {
+_MISTAKES = {
     "own-count": {"counts[rank]]": "len(rows)]"},
-    "zeros-lost": {_CUT: _ZEROS_OUT},
+    "zeros-lost": {_CUT: _NONZERO},
     "one-rank": {_CAT: "return rows if dist.get_rank() else torch.cat("},
     "own-alone": {_CUT: "return rows"},
 }
-_GATHERED = OverCases(
-    _ours(gather_rows),
-    _CASES,
-    {name: _ours(twin) for name, twin in twins_of(gather_rows, MISTAKES).items()},
-    read=lambda judge, got: got,
-    alike=same,
-    situation=lambda sizes, *_: f"ranks with {list(sizes)} rows",
-)
-
-
-def _check_gather_rows(answer: Callable[..., Any], judge: Judge) -> None:
-    _GATHERED(_on_all(answer, judge), judge)
 
 
 EXERCISE = Exercise(
@@ -100,18 +69,17 @@ EXERCISE = Exercise(
     level=3,
     minutes=12,
     task="""
-A metric needs all predictions at once. Write `gather_rows(rows, dist)`: on every rank, the rows of rank 0, then those
-of rank 1, and so on, in one tensor of the same dtype. Ranks may hold unequally many rows, or none; the other
-dimensions are alike. But `dist.all_gather(list, tensor)` wants the same shape on every rank.
+A metric needs all predictions at once. Write `gather_rows(rows, dist)`: on every rank, the rows of rank 0,
+then those of rank 1, and so on, in one tensor of the same dtype. Ranks may hold unequally many rows, or none;
+the other dimensions are alike. But `dist.all_gather(list, tensor)` wants the same shape on every rank.
 """,
     hints=(
         "`all_gather` wants the same shape on every rank, but no rank knows how many rows the others have. "
         "Which number must travel before the rows can?",
-        "First gather the counts, as tensors of one whole number. They have the same shape everywhere. "
-        "Then every rank knows the largest count, and can pad its own rows to it. For each `all_gather`, "
-        "the list holds one empty tensor of the right shape and dtype for each of the "
-        "`dist.get_world_size()` ranks. A rank without rows must make the same calls, or the others wait "
-        "forever.",
+        "First gather the counts, as tensors of one whole number. They have the same shape everywhere. Then "
+        "every rank knows the largest count, and can pad its own rows to it. For each `all_gather`, the list "
+        "holds one empty tensor of the right shape and dtype for each of the `dist.get_world_size()` ranks. "
+        "A rank without rows must make the same calls, or the others wait forever.",
         """Here two sentences of unequal length go into one tensor and come out again. The counts say where
 the padding begins, so a real 0 isn't lost.
 
@@ -124,14 +92,23 @@ print(table[0, :3], table[1, :1])  # 4, 0, 7 and 5
 ```""",
     ),
     reference=gather_rows,
-    check_answer=_check_gather_rows,
+    check_answer=OverCases(
+        gather_rows,
+        _CASES,
+        twins_of(gather_rows, _MISTAKES),
+        run=_on_all_ranks,
+        alike=same,
+        situation=lambda sizes, *_: f"ranks with {list(sizes)} rows",
+    ),
     why="Shapes must agree because a collective doesn't negotiate: each rank writes into memory of a size "
-    "that it knew before, and on GPUs a mismatch often hangs instead of raising an error. Where a sum "
-    "is enough, send the sum, because it's smaller and nobody has to pad.",
+    "that it knew before, and on GPUs a mismatch often hangs instead of raising an error. Where a sum is "
+    "enough, send the sum, because it's smaller and nobody has to pad.",
     diagnoses={
         "unequal": "The ranks hand tensors of unequal shape to the same collective.",
-        "own-count": "Each part was cut to the count of the rank that gathers. Its own rank's count is needed.",
-        "zeros-lost": "Rows of zeros are gone. A row that a rank holds can be all zeros: only the count tells it from padding.",
+        "own-count": "Each part was cut to the count of the rank that gathers. Its own rank's count is "
+        "needed.",
+        "zeros-lost": "Rows of zeros are gone. A row that a rank holds can be all zeros: only the count "
+        "tells it from padding.",
         "one-rank": "Every rank is to have all rows, not rank 0 alone.",
         "own-alone": "Each rank has only its own rows.",
     },

@@ -1,15 +1,10 @@
 """The wrong column."""
 
-from __future__ import annotations
-
 import operator
-from collections.abc import Callable
-from dataclasses import dataclass
-from random import Random
-from typing import Any
+from typing import NamedTuple
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
 
@@ -20,59 +15,53 @@ def hottest(events, n):
     return [event.key for event in ordered[:n]]
 
 
-_DEPRECATED: set[str] = set()
+_DEPRECATED = set()
 """The deprecated names that were read."""
 
 
-def _deprecated(name: str) -> property:
-    def read(row: _Row) -> float:
-        _DEPRECATED.add(name)
-        return getattr(row, name.replace("cuda", "device"))
-
-    return property(read)
-
-
-@dataclass
-class _Row:
+class _Row(NamedTuple):
     """A row of ``profile.key_averages()``: microseconds, with and without what was called inside."""
 
     key: str
     count: int
     cpu_time_total: float
     self_cpu_time_total: float
-    device_time_total: float = 0.0
-    self_device_time_total: float = 0.0
-    cuda_time_total = _deprecated("cuda_time_total")
-    self_cuda_time_total = _deprecated("self_cuda_time_total")
+    device_time_total: float = 0
+    self_device_time_total: float = 0
+
+    def __getattr__(self, name):
+        if name not in ("cuda_time_total", "self_cuda_time_total"):
+            raise AttributeError(f"a row has no {name}")
+        _DEPRECATED.add(name)
+        return getattr(self, name.replace("cuda", "device"))
 
 
-def _device_rows() -> list[_Row]:
-    return [
-        _Row("train_step", 10, 9800, 310, 8431, 0),
-        _Row("forward", 10, 4100, 150, 2890, 2),
-        _Row("aten::linear", 30, 1500, 90, 1710, 3),
-        _Row("aten::addmm", 30, 1210, 640, 1710, 1710),
-        _Row("aten::mm", 50, 930, 900, 3100, 3100),
-        _Row("aten::gelu", 20, 250, 250, 410, 410),
-        _Row("aten::layer_norm", 20, 700, 60, 770, 1),
-        _Row("aten::native_layer_norm", 20, 640, 500, 770, 770),
-        _Row("Optimizer.step", 10, 2600, 960, 1500, 5),
-        _Row("aten::_foreach_addcdiv_", 1, 400, 350, 1480, 1480),
-        _Row("aten::copy_", 400, 3000, 2900, 520, 520),
-        _Row("aten::sum", 4, 30, 25, 430, 430),
-    ]
+DEVICE_ROWS = (
+    _Row("train_step", 10, 9800, 310, 8431, 0),
+    _Row("forward", 10, 4100, 150, 2890, 2),
+    _Row("aten::linear", 30, 1500, 90, 1710, 3),
+    _Row("aten::addmm", 30, 1210, 640, 1710, 1710),
+    _Row("aten::mm", 50, 930, 900, 3100, 3100),
+    _Row("aten::gelu", 20, 250, 250, 410, 410),
+    _Row("aten::layer_norm", 20, 700, 60, 770, 1),
+    _Row("aten::native_layer_norm", 20, 640, 500, 770, 770),
+    _Row("Optimizer.step", 10, 2600, 960, 1500, 5),
+    _Row("aten::_foreach_addcdiv_", 1, 400, 350, 1480, 1480),
+    _Row("aten::copy_", 400, 3000, 2900, 520, 520),
+    _Row("aten::sum", 4, 30, 25, 430, 430),
+)
+"""A training on a GPU."""
 
 
-def _draw(random: Random) -> tuple[list[_Row], int]:
-    """Return rows of which no two have the same time."""
-    size, on_device = random.randint(3, 8), random.random() < 0.6
-    rows, times = [], [random.sample(range(12), size) for _ in range(4)]
-    for cpu, device, more, most in zip(*times, strict=True):
-        row = _Row(f"op{len(rows)}", random.randint(1, 9), 100 + cpu + more, cpu)
-        if on_device:
-            row.device_time_total, row.self_device_time_total = device + 3 * most, device
-        rows.append(row)
-    return rows, random.randint(1, size + 1)
+def _draw(rng):  # no two rows have the same time
+    size, on_device = rng.randint(3, 8), rng.random() < 0.6
+    rows = []
+    for cpu, device, more, most in zip(
+        *(rng.sample(range(12), size) for _ in range(4)), strict=True
+    ):
+        times = (device + 3 * most, device) if on_device else ()
+        rows.append(_Row(f"op{len(rows)}", rng.randint(1, 9), 100 + cpu + more, cpu, *times))
+    return rows, rng.randint(1, size + 1)
 
 
 _DEVICE = '"self_device_time_total" if on_device'
@@ -86,7 +75,7 @@ MISTAKES = {
 }
 
 
-def _situation(rows: list[_Row], n: int) -> str:
+def _situation(rows, n):
     where = "GPU" if any(row.self_device_time_total for row in rows) else "CPU"
     name = "self_device_time_total" if where == "GPU" else "self_cpu_time_total"
     times = ", ".join(f"{row.key} {getattr(row, name):g}" for row in rows)
@@ -95,7 +84,7 @@ def _situation(rows: list[_Row], n: int) -> str:
 
 _ORDER = OverCases(
     hottest,
-    lambda: [(_device_rows(), n) for n in (5, 1, 7, 20)],
+    lambda: [(list(DEVICE_ROWS), n) for n in (5, 1, 7, 20)],
     twins_of(hottest, MISTAKES),
     read=lambda judge, got: list(judge.is_a(got, (list, tuple), "a list of names")),
     draw=_draw,
@@ -104,15 +93,9 @@ _ORDER = OverCases(
 )
 
 
-def _check_hottest(answer: Callable[..., Any], judge: Judge) -> None:
-    def keeping(events: list[_Row], n: int) -> Any:
-        before = [row.key for row in events]
-        got = answer(events, n)
-        judge.expect("rows", [row.key for row in events], before, "changed-input")
-        return got
-
+def _check_hottest(answer, judge):
     _DEPRECATED.clear()
-    _ORDER(keeping, judge)
+    _ORDER(answer, judge)
     judge.expect("deprecated names that were read", sorted(_DEPRECATED), [])
 
 
@@ -122,20 +105,19 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-Sorted by `cuda_time_total`, a profile begins with the training step, the forward pass and `aten::linear`: each holds
-the time of all that it calls. Write `hottest(events, n)`: the names of the `n` rows with the most device time of
-their **own**, the most first; all names where there are fewer. `events` are the rows of operations that
-`profile.key_averages()` gives, with `key`, `count`, and in microseconds `cpu_time_total`, `self_cpu_time_total`,
-`device_time_total` and `self_device_time_total`. In a run without a GPU all device times are 0: there go by the
-host's own time. `events` stays as it is.
+Sorted by `cuda_time_total`, a profile begins with the training step, the forward pass and `aten::linear`:
+each holds the time of all that it calls. Write `hottest(events, n)`: the names of the `n` rows with the most
+device time of their **own**, the most first; all names where there are fewer. `events` are the rows of
+operations that `profile.key_averages()` gives, with `key`, `count`, and in microseconds `cpu_time_total`,
+`self_cpu_time_total`, `device_time_total` and `self_device_time_total`. In a run without a GPU all device
+times are 0: there go by the host's own time. `events` stays as it is.
 """,
     hints=(
         "The training step is in front because its time holds everything that it calls. Which of the four "
         "times leaves that out? And which one still says something in a run without a GPU?",
         "The names that begin with `self_` count a row's own time only. Find out first whether any row has "
-        "device time, and choose one column for all rows. Then sort all of them with `sorted`, which "
-        "returns a new list and leaves `events` alone. Cut after that, because the hottest row may be the "
-        "last one.",
+        "device time, and choose one column for all rows. Then sort all of them with `sorted`, which returns "
+        "a new list and leaves `events` alone. Cut after that, because the hottest row may be the last one.",
         """If the name of a column is in a variable, `getattr` reads it. Here you sort cities by a column,
 the largest first.
 
@@ -151,12 +133,14 @@ print([city.name for city in order])  # ['Rome', 'Oslo']
     reference=hottest,
     check_answer=_check_hottest,
     why="A time that includes calls counts the same microsecond again in every row above it, and only the "
-    "rows' own times add up to the run. Names with `cuda` in them are the old ones, and those with "
-    "`device` serve every accelerator.",
+    "rows' own times add up to the run. Names with `cuda` in them are the old ones, and those with `device` "
+    "serve every accelerator.",
     diagnoses={
-        "children-too": "The first rows hold the time of all that they call, so one kernel counts in several rows.",
+        "children-too": "The first rows hold the time of all that they call, so one kernel counts in several "
+        "rows.",
         "host-time": "This is the host's time. An operation can be long on the device and short on the host.",
-        "no-host-time": "In a run without a GPU every row has a device time of 0. Go by the host's own time there.",
+        "no-host-time": "In a run without a GPU every row has a device time of 0. Go by the host's own time "
+        "there.",
         "per-call": "That is the time of one call. A short operation that runs often can take most of all.",
         "cut-first": "The rows were cut to `n` before they were sorted. The hottest may stand further down.",
     },

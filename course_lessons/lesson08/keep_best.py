@@ -1,14 +1,10 @@
 """The best weights, not the last."""
 
-from __future__ import annotations
-
 import copy
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
@@ -27,89 +23,74 @@ def keep_best(model, train_epoch, score, epochs):
     return best
 
 
-class _Season:
+class _Training:
     """A training whose score goes up and down. Each epoch changes weights and running statistics."""
 
-    def __init__(self, scores: Sequence[float]) -> None:
+    def __init__(self, scores):
         self.scores = scores
         self.model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
-        self.trained = -1
-        self.scored_after: list[int] = []
+        self.trained, self.scored_after = -1, []
         self.train_epoch(self.model)
 
-    def train_epoch(self, model: nn.Module) -> None:
-        """Train: weights and statistics become the number of the epoch, in place."""
+    def train_epoch(self, model):
+        """Set weights and statistics to the number of the epoch, in place."""
         self.trained += 1
         with torch.no_grad():
             for tensor in self.model.state_dict().values():
                 tensor.fill_(self.trained)
-        self.written = _versions(self.model)
+        self.written = self.versions()
 
-    def score(self, model: nn.Module) -> float:
+    def versions(self):
+        return [(id(p), p._version) for p in self.model.parameters()]
+
+    def score(self, model):
         """Return the score of the epoch that was trained last."""
         self.scored_after.append(self.trained)
         return self.scores[min(max(self.trained, 1), len(self.scores)) - 1]
 
 
-def _versions(model: nn.Module) -> list[tuple[int, int]]:
-    return [(id(p), p._version) for p in model.parameters()]
-
-
-def _epochs(tensors: Iterable[Tensor]) -> list[float]:
+def _epochs(tensors):
     return sorted({value for t in tensors for value in t.detach().flatten().tolist()})
 
 
-def _look(got: float, model: nn.Module, train_epoch: Any, *_: Any) -> dict[str, Any]:
-    season = train_epoch.__self__
-    last_is_best = season.scores.index(max(season.scores)) + 1 == season.trained
+def _look(got, model, train_epoch, *_):
+    training = train_epoch.__self__
+    last_is_best = training.scores.index(max(training.scores)) + 1 == training.trained
     return {
         "score": got,
         "weights of epoch": _epochs(model.parameters()),
         "running statistics of epoch": _epochs(model.buffers()),
-        "scored after epochs": season.scored_after,
-        "weights written back": last_is_best or season.written != _versions(model),
-        "epochs trained": season.trained,
+        "scored after epochs": training.scored_after,
+        "weights written back": last_is_best or training.written != training.versions(),
+        "epochs trained": training.trained,
     }
 
 
-def _cases() -> Iterator[tuple[Any, ...]]:
+def _cases():
     for scores in (
         [0.2, 0.9, 0.7, 0.8],
         [-3.0, -1.0, -2.0],
-        [0.5, 0.8, 0.8, 0.1],
-        [0.1, 0.2, 0.6],
-        [0.4],
-        [0.9, 0.3, 0.3, 0.9, 0.2],
         [-2.0, -5.0, -2.0, -4.0],
+        [0.1, 0.2, 0.6],
+        [0.9, 0.3, 0.3, 0.9, 0.2],
     ):
-        season = _Season(scores)
-        yield season.model, season.train_epoch, season.score, len(scores)
+        training = _Training(scores)
+        yield training.model, training.train_epoch, training.score, len(scores)
 
 
 _COPY = "copy.deepcopy(model.state_dict())"
-_KEPT = OverCases(
-    keep_best,
-    _cases,
-    twins_of(
-        keep_best,
-        {
-            "no-copy": {_COPY: "model.state_dict()"},
-            "never-loaded": {"model.load_state_dict(kept)": ""},
-            "no-buffers": {
-                _COPY: "copy.deepcopy(dict(model.named_parameters()))",
-                "load_state_dict(kept)": "load_state_dict(kept, strict=False)",
-            },
-            "from-zero": {"best = -math.inf": f"best, kept = 0.0, {_COPY}"},
-            "before-training": {
-                "train_epoch(model)\nfound = score(model)": "found = score(model)\ntrain_epoch(model)"
-            },
-        },
-    ),
-    read=Judge.number,
-    look=_look,
-    alike=same,
-    situation=lambda model, train_epoch, *_: f"scores {train_epoch.__self__.scores}",
-)
+_MISTAKES = {
+    "no-copy": {_COPY: "model.state_dict()"},
+    "never-loaded": {"model.load_state_dict(kept)": ""},
+    "no-buffers": {
+        _COPY: "copy.deepcopy(dict(model.named_parameters()))",
+        "load_state_dict(kept)": "load_state_dict(kept, strict=False)",
+    },
+    "from-zero": {"best = -math.inf": f"best, kept = 0.0, {_COPY}"},
+    "before-training": {
+        "train_epoch(model)\nfound = score(model)": "found = score(model)\ntrain_epoch(model)"
+    },
+}
 
 
 EXERCISE = Exercise(
@@ -119,17 +100,17 @@ EXERCISE = Exercise(
     minutes=8,
     task="""
 This loop is to leave `model` with its best epoch's weights, and leaves it with the last one's. Mend
-`keep_best(model, train_epoch, score, epochs)`. `train_epoch(model)` trains in place; `score(model)`, called once after
-each epoch, returns a number, and more is better. Afterwards weights and running statistics are those of the best epoch
-(the first, if several are equally good). Return its score.
+`keep_best(model, train_epoch, score, epochs)`. `train_epoch(model)` trains in place; `score(model)`, called
+once after each epoch, returns a number, and more is better. Afterwards weights and running statistics are
+those of the best epoch (the first, if several are equally good). Return its score.
 """,
     hints=(
         "What does `model.state_dict()` give you, the numbers of this moment, or the tensors that the "
         "optimiser goes on changing? Keep one, change a weight, and look at what you kept.",
-        "An entry of the state shares its memory with the live parameter, so the state that you kept "
-        "changes with it. You need a copy of all its tensors, as `copy.deepcopy` makes it, each time the "
-        "score gets better. The loop also begins with a best score of 0. Scores can be negative, so think "
-        "of a number that every score beats.",
+        "An entry of the state shares its memory with the live parameter, so the state that you kept changes "
+        "with it. You need a copy of all its tensors, as `copy.deepcopy` makes it, each time the score gets "
+        "better. The loop also begins with a best score of 0. Scores can be negative, so think of a number "
+        "that every score beats.",
         """Here you see a live state, and a copy that brings the old weight back.
 
 ```python
@@ -143,15 +124,27 @@ print(layer.weight)  # the old weight
 ```""",
     ),
     reference=keep_best,
-    check_answer=_KEPT,
-    why="`state_dict()` copies nothing, because each entry is the live parameter itself. Your copy stays "
-    "on the device and takes as much memory as the weights, and `.cpu()` on each entry moves it off a "
-    "GPU, but on a CPU that isn't a copy either.",
+    check_answer=OverCases(
+        keep_best,
+        _cases,
+        twins_of(keep_best, _MISTAKES),
+        read=Judge.number,
+        look=_look,
+        alike=same,
+        situation=lambda model, train_epoch, *_: f"scores {train_epoch.__self__.scores}",
+    ),
+    why="`state_dict()` copies nothing, because each entry is the live parameter itself. Your copy stays on "
+    "the device and takes as much memory as the weights, and `.cpu()` on each entry moves it off a GPU, but "
+    "on a CPU that isn't a copy either.",
     diagnoses={
-        "no-copy": "What was kept changed along with the model: it was no copy. So the last epoch's weights were loaded.",
-        "never-loaded": "After the last epoch nothing new was written into `model`: it has the weights of that epoch.",
-        "no-buffers": "The weights came back, and the running statistics of BatchNorm did not. A state has buffers, too.",
-        "from-zero": "No epoch was kept where all scores were low. A score can be below any number you begin with.",
+        "no-copy": "What was kept changed along with the model: it was no copy. So the last epoch's weights "
+        "were loaded.",
+        "never-loaded": "After the last epoch nothing new was written into `model`: it has the weights of "
+        "that epoch.",
+        "no-buffers": "The weights came back, and the running statistics of BatchNorm did not. A state has "
+        "buffers, too.",
+        "from-zero": "No epoch was kept where all scores were low. A score can be below any number you begin "
+        "with.",
         "before-training": "The model was scored before the epoch's training. Score it after.",
     },
 )

@@ -1,15 +1,11 @@
 """Which dtype comes out?"""
 
-from __future__ import annotations
-
-from typing import Any
-
 import torch
 from torch.nn import functional as F
 
 import simgpu
 from course_lessons.shared import memory
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 
 def leaving():
@@ -31,25 +27,30 @@ LEAVING = ("float16", "float32", "float16", "float16", "float32", "float16")
 """What leaves ``six_results`` on a GPU under float16 autocast; for a PyTorch without the simulated device."""
 
 
-_NAMES = ("the product", "h + x", "gelu(h)", "h.mean()", "h.sum()", "h.add_(x)")
-
-
-_LEAVING_FAULTS = ("product", "residual", "activation", "mean", "sum", "in-place")
-
-
-def traced_dtypes() -> tuple[str, ...]:
+def traced_dtypes():
     """Run ``six_results`` under autocast on a simulated device; return the dtypes."""
     if simgpu.problem():
         return LEAVING
     with memory.spare_device("1 GB") as device:
         x, w = torch.ones(4, 4, device=device), torch.ones(4, 4, device=device)
         with torch.autocast(device.type, dtype=torch.float16):
-            found = tuple(str(t.dtype).removeprefix("torch.") for t in six_results(x, w))
+            dtypes = tuple(str(t.dtype).removeprefix("torch.") for t in six_results(x, w))
         del x, w
-    return found
+    return dtypes
 
 
-def _check_leaving(answer: Any, judge: Judge) -> None:
+_RESULTS = {
+    "the product": "product",
+    "h + x": "residual",
+    "gelu(h)": "wrong-value",
+    "h.mean()": "mean",
+    "h.sum()": "sum",
+    "h.add_(x)": "in-place",
+}
+"""Each result's diagnosis."""
+
+
+def _check_leaving(answer, judge):
     given = judge.listed(answer, "six names of dtypes")
     names = [str(name).removeprefix("torch.") for name in given]
     right = traced_dtypes()
@@ -63,9 +64,9 @@ def _check_leaving(answer: Any, judge: Judge) -> None:
     hits = sum(map(str.__eq__, names, right))
     if not hits:
         judge.no(seen="0 of 6 are right")
-    for fault, what, got, expected in zip(_LEAVING_FAULTS, _NAMES, names, right, strict=True):
+    for (what, diagnosis), got, expected in zip(_RESULTS.items(), names, right, strict=True):
         if got != expected:
-            judge.no(fault, seen=f"{got} for {what}; {hits} of 6 are right")
+            judge.no(diagnosis, seen=f"{got} for {what}; {hits} of 6 are right")
 
 
 EXERCISE = Exercise(
@@ -74,8 +75,8 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-On a GPU, under `torch.autocast(…, dtype=torch.float16)`, with **float32** matrices `x` and `w`: which dtype has each of
-these six results? Answer with six dtypes, or with their names, `"float16"` or `"float32"`.
+On a GPU, under `torch.autocast(…, dtype=torch.float16)`, with **float32** matrices `x` and `w`: which dtype
+has each of these six results? Answer with six dtypes, or with their names, `"float16"` or `"float32"`.
 
 ```python
 def six_results(x, w):
@@ -84,12 +85,12 @@ def six_results(x, w):
 ```
 """,
     hints=(
-        "Ask the same question about each of the six. Is it a matrix product, does it add up many terms, "
-        "or is it something else? Autocast has a list for the first group and another one for the second.",
+        "Ask the same question about each of the six. Is it a matrix product, does it add up many terms, or "
+        "is it something else? Autocast has a list for the first group and another one for the second.",
         "Matrix products leave in 16 bits. Operations on the second list, such as a sum, go to float32, "
         "because they'd lose digits in 16 bits. But `mean` is on no list, and what's on no list takes its "
-        "inputs as they are. If they differ, the result has the wider dtype. And an operation in place "
-        "can't change the dtype of the tensor that it writes into.",
+        "inputs as they are. If they differ, the result has the wider dtype. And an operation in place can't "
+        "change the dtype of the tensor that it writes into.",
         """The last two rules hold without autocast too. Here they are with float32 and float64.
 
 ```python
@@ -102,8 +103,8 @@ print(a.dtype)  # torch.float32
     ),
     reference=leaving,
     check_answer=_check_leaving,
-    why="The second is the surprise that costs memory: a residual stream that begins in float32 stays in float32, whatever its blocks compute in. "
-    "It is one reason why autocast does not halve the activations.",
+    why="The second is the surprise that costs memory: a residual stream that begins in float32 stays in "
+    "float32, whatever its blocks compute in. It is one reason why autocast does not halve the activations.",
     diagnoses={
         "product": "Matrix products are what autocast runs in 16 bits.",
         "residual": "An addition is on no list. Of a float16 and a float32 input, which one is the wider?",

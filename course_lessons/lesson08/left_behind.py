@@ -1,16 +1,11 @@
 """What did .to() leave behind?"""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import torch
 from torch import nn
 
 import simgpu
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
 from .checking import other_device
@@ -39,7 +34,7 @@ def left_behind(module, device):
 class Part(nn.Module):
     """Holds what it is given, under its names."""
 
-    def __init__(self, **held: Any) -> None:
+    def __init__(self, **held):
         super().__init__()
         for name, value in held.items():
             setattr(self, name, value)
@@ -59,7 +54,7 @@ _MODULES = (
 )
 
 
-def _cases() -> Iterator[tuple[nn.Module, torch.device]]:
+def _cases():
     names = {name: torch.empty(1, device=name) for name in ("cpu", "meta")}
     for text in _MODULES:
         for name in names:
@@ -68,7 +63,7 @@ def _cases() -> Iterator[tuple[nn.Module, torch.device]]:
             yield module, torch.device(name)
 
 
-def _look(got: list[str], module: nn.Module, device: torch.device) -> dict[str, list[str]]:
+def _look(got, module, device):
     return {"names": got, "left behind after the call": left_behind(module, device)}
 
 
@@ -89,7 +84,7 @@ _NAMES = OverCases(
 )
 
 
-def _check_left_behind(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_left_behind(answer, judge):
     _NAMES(answer, judge)
     if simgpu.problem():
         return  # there is no second device of one type to be had
@@ -107,11 +102,11 @@ EXERCISE = Exercise(
     minutes=15,
     task="""
 Write the tool you wish for when a model says *Expected all tensors to be on the same device*:
-`left_behind(module, device)` returns the sorted names of all that holds a tensor which is not on `device`. These are
-parameters and buffers, named as in `named_parameters()`, and plain attributes, of the module and of those inside it:
-tensors, and lists, tuples and dicts, however deep, of tensors or modules (with their parameters and buffers). An
-attribute is named by its path, such as `"0.scale"` or `"1.head.layers"`, whatever it contains. It may begin with an
-underscore.
+`left_behind(module, device)` returns the sorted names of all that holds a tensor which is not on `device`.
+These are parameters and buffers, named as in `named_parameters()`, and plain attributes, of the module and of
+those inside it: tensors, and lists, tuples and dicts, however deep, of tensors or modules (with their
+parameters and buffers). An attribute is named by its path, such as `"0.scale"` or `"1.head.layers"`, whatever
+it contains. It may begin with an underscore.
 """,
     hints=(
         "Ask what `.to()` can see. It moves what a module has registered, and nothing else. So look in two "
@@ -143,8 +138,8 @@ print(total([1, (2, [0.5]), "text"]))  # 3.5
         "registered-only": "Plain attributes are missing, and they are what `.to()` leaves behind.",
         "no-buffers": "Buffers that are elsewhere are missing.",
         "no-containers": "What lists, tuples and dicts hold was not found.",
-        "torchs-own": "`_parameters`, `_buffers` and `_modules` are where torch keeps what is registered. That is in the "
-        "list already, under better names.",
+        "torchs-own": "`_parameters`, `_buffers` and `_modules` are where torch keeps what is registered. "
+        "That is in the list already, under better names.",
         "type-only": "Two cards have the same type of device. Compare the whole device, its index too.",
     },
 )

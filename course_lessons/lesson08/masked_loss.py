@@ -1,25 +1,17 @@
 """A mask that nobody waits for."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 import simgpu
 from course_lessons.shared import memory
-from course_lessons.shared.checking import one_thread
+from course_lessons.shared.checking import keeps, one_thread
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
-from course_utils.exercises.judge import Raised
 from course_utils.exercises.values import nearly
-
-from .checking import without_this_frame
 
 
 def masked_loss(logits, targets, mask):
@@ -29,26 +21,24 @@ def masked_loss(logits, targets, mask):
     return total / mask.sum().clamp(min=1)
 
 
-def _masked_case(
-    kept: Sequence[int], rows: int = 12, classes: int = 5, lost: Sequence[int] = ()
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return logits, targets and mask. Targets of padding are -1, the logits of the rows in ``lost`` are NaN."""
+def _case(kept, rows=12, classes=5, nan=()):
+    """Return logits, targets and mask. Targets of padding are -1, logits of the rows ``nan`` are NaN."""
     generator = torch.Generator().manual_seed(10 * rows + len(kept))
     mask = torch.zeros(rows, dtype=torch.bool)
     mask[list(kept)] = True
     targets = torch.randint(classes, (rows,), generator=generator).masked_fill(~mask, -1)
     logits = torch.randn(rows, classes, generator=generator)
-    logits[list(lost)] = math.nan
+    logits[list(nan)] = math.nan
     return logits.requires_grad_(), targets, mask
 
 
-def _read(judge: Judge, got: Any) -> Tensor:
-    judge.is_a(got, Tensor, "a tensor with one number")
+def _read(judge, got):
+    judge.is_a(got, torch.Tensor, "a tensor with one number")
     judge.expect("numbers in the loss", got.numel(), 1)
     return got
 
 
-def _look(got: Tensor, logits: Tensor, targets: Tensor, mask: Tensor) -> dict[str, Any]:
+def _look(got, logits, targets, mask):
     """Return the loss and the gradient of the logits; of a loss that is NaN only whether it has a graph."""
     if got.requires_grad:
         got.sum().backward()
@@ -56,38 +46,35 @@ def _look(got: Tensor, logits: Tensor, targets: Tensor, mask: Tensor) -> dict[st
     return {"loss": got.item(), "gradient": got.requires_grad if nan else logits.grad}
 
 
-def _situation(logits: Tensor, targets: Tensor, mask: Tensor) -> str:
+def _situation(logits, targets, mask):
     nan = logits[:, 0].isnan()
     text = f"{int(mask.sum())} of {len(mask)} rows that count"
     return f"{text}; rows with NaN: {nan.nonzero().flatten().tolist()}" if nan.any() else text
 
 
 _CLEAN = {"logits.masked_fill(~mask[:, None], 0)": "logits"}
-_TOTAL = 'F.cross_entropy(clean, kept, reduction="sum")'
-_EACH = 'F.cross_entropy(clean, kept, reduction="none")'
 MISTAKES = {
     "nan-gradient": _CLEAN,
     "divided-by-all": {"mask.sum().clamp(min=1)": "len(mask)"},
     "nan-in-padding": {
         **_CLEAN,
         "targets.masked_fill(~mask, -100)": "targets.clamp(min=0)",
-        _TOTAL: f"({_EACH} * mask).sum()",
+        'reduction="sum")': 'reduction="none")',
+        "return total": "return (total * mask).sum()",
     },
     "hides-nan": (
         {"(clean, kept": "(clean.nan_to_num(), kept"},
-        {"return total": "total = total.nan_to_num(0.0)\nreturn total"},
+        {"return total": "return total.nan_to_num(0.0)"},
     ),
 }
 _MEANS = OverCases(
     masked_loss,
     lambda: [
-        *map(_masked_case, ((0, 3, 4, 9), (7,), range(12), ())),
-        _masked_case((0, 2), rows=5, classes=3),
-        _masked_case((1, 2, 5), lost=[2]),
-        _masked_case((0, 1), rows=4, lost=[0, 1]),
-        _masked_case((0, 3, 4), rows=7, lost=[1]),
-        _masked_case((2,), rows=4, lost=[0, 3]),
-        _masked_case((), rows=4, lost=[0, 3]),
+        *map(_case, ((0, 3, 4, 9), (7,), range(12), ())),
+        _case((1, 2, 5), nan=[2]),
+        _case((0, 1), rows=4, nan=[0, 1]),
+        _case((0, 3, 4), rows=7, classes=3, nan=[1]),
+        _case((), rows=4, nan=[0, 3]),
     ],
     twins_of(masked_loss, MISTAKES),
     read=_read,
@@ -98,21 +85,18 @@ _MEANS = OverCases(
 
 
 @one_thread()
-def _check_masked_loss(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_masked_loss(answer, judge):
     if problem := simgpu.problem():
         print(f"Judged without the simulated device, so waits are not counted. {problem}")
     else:
         with memory.spare_device("1 GB") as device:
-            case = [t.detach().to(device) for t in _masked_case((0, 3, 4, 9))]
+            case = [t.detach().to(device) for t in _case((0, 3, 4, 9))]
             with simgpu.count() as counters:
-                try:
-                    answer.__wrapped__(*case)  # the guard would look at the inputs, and wait
-                except Exception as error:  # noqa: BLE001  (whatever it was, it is the learner's)
-                    raise Raised(without_this_frame(error)) from None
+                answer(*case)
             del case
         waits = counters.synchronizations + counters.copies_to_host
         judge.expect("waits of the host", waits, 0, "waits")
-    _MEANS(answer, judge)
+    _MEANS(keeps(answer, judge, 0, 1, 2), judge)
 
 
 EXERCISE = Exercise(
@@ -121,14 +105,15 @@ EXERCISE = Exercise(
     level=2,
     minutes=6,
     task="""
-Text is padded, and padding must not count. But `F.cross_entropy(logits[mask], targets[mask])` lets the host wait in
-every step. Write `masked_loss(logits, targets, mask)`: the same mean over the rows where `mask` is True, as a tensor
-with its graph, without a wait. In the other rows the target is -1, and the logits may be NaN: their gradient is 0
-all the same. Where no row counts, the loss is 0. A loss that is NaN because training diverged stays NaN.
+Text is padded, and padding must not count. But `F.cross_entropy(logits[mask], targets[mask])` lets the host
+wait in every step. Write `masked_loss(logits, targets, mask)`: the same mean over the rows where `mask` is
+True, as a tensor with its graph, without a wait. In the other rows the target is -1, and the logits may be
+NaN: their gradient is 0 all the same. Where no row counts, the loss is 0. A loss that is NaN because training
+diverged stays NaN.
 """,
     hints=(
-        "Why does the host have to wait for `logits[mask]`? Ask what shape the result has. It depends on "
-        "how many entries of `mask` are True, and only the device knows that number.",
+        "Why does the host have to wait for `logits[mask]`? Ask what shape the result has. It depends on how "
+        "many entries of `mask` are True, and only the device knows that number.",
         "So keep every row, and make the padding harmless. `F.cross_entropy` skips rows whose target is its "
         "`ignore_index`, which is -100 by default. Ask it for a sum, and divide by the number of rows that "
         "count, which may be 0. One trap is left: a NaN that the loss skips still comes back in backward, "
@@ -145,15 +130,20 @@ mean.backward()  # the mean is 2.5, and x.grad[1] is 0
     ),
     reference=masked_loss,
     check_answer=_check_masked_loss,
-    why="The shape of `logits[mask]` depends on values that are on the device, so Python waits until "
-    "they're known, as it does for `nonzero`, `unique` and `if mask.any():`. If the shape is fixed and "
-    "the padding holds something neutral, you pay a little arithmetic and no wait.",
+    may_change=True,  # the guard would look at the inputs, and wait
+    why="The shape of `logits[mask]` depends on values that are on the device, so Python waits until they're "
+    "known, as it does for `nonzero`, `unique` and `if mask.any():`. If the shape is fixed and the padding "
+    "holds something neutral, you pay a little arithmetic and no wait.",
     diagnoses={
-        "waits": "The host waits for the device: a shape, an `if`, a copy to the host needs values that are there.",
-        "nan-gradient": "The gradient of the padding is NaN: a NaN that is left out of the loss comes back in backward, "
-        "where 0 × NaN is NaN. Fill the logits before the loss.",
-        "divided-by-all": "The sum is divided by the number of all rows. Only those that count belong in the mean.",
-        "nan-in-padding": "A NaN in the padding spoils the loss: 0 × NaN is NaN. `torch.where` chooses, and does not multiply.",
-        "hides-nan": "A loss that is NaN has become a number. Where training diverged, the loss must show it.",
+        "waits": "The host waits for the device: a shape, an `if`, a copy to the host needs values that are "
+        "there.",
+        "nan-gradient": "The gradient of the padding is NaN: a NaN that is left out of the loss comes back "
+        "in backward, where 0 × NaN is NaN. Fill the logits before the loss.",
+        "divided-by-all": "The sum is divided by the number of all rows. Only those that count belong in the "
+        "mean.",
+        "nan-in-padding": "A NaN in the padding spoils the loss: 0 × NaN is NaN. `torch.where` chooses, and "
+        "does not multiply.",
+        "hides-nan": "A loss that is NaN has become a number. Where training diverged, the loss must show "
+        "it.",
     },
 )

@@ -1,14 +1,10 @@
 """Nine lines of a ledger."""
 
-from __future__ import annotations
-
 import functools
-from typing import Any
 
 import torch
-from torch import Tensor
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 
 def memory_ledger():
@@ -30,25 +26,19 @@ LEDGER = (
 
 
 @functools.cache
-def ledger(device: str = "meta") -> tuple[float, ...]:
-    """Return what is allocated after each line of `LEDGER`, in MiB.
-
-    Parameters
-    ----------
-    device
-        Where the tensors are; on ``"meta"`` they have sizes and take no memory.
-    """
-    names: dict[str, Any] = {"torch": torch, "device": device}
-    found = []
+def ledger():
+    """Return what is allocated after each line of `LEDGER`, in MiB; on the device that has no values."""
+    names = {"torch": torch, "device": "meta"}
+    totals = []
     for line in LEDGER:
         exec(line, names)
-        storages = [t.untyped_storage() for t in names.values() if isinstance(t, Tensor)]
+        storages = [t.untyped_storage() for t in names.values() if isinstance(t, torch.Tensor)]
         sizes = {storage._cdata: storage.nbytes() for storage in storages}
-        found.append(sum(sizes.values()) / 2**20)
-    return tuple(found)
+        totals.append(sum(sizes.values()) / 2**20)
+    return tuple(totals)
 
 
-def _check_memory_ledger(answer: Any, judge: Judge) -> None:
+def _check_memory_ledger(answer, judge):
     given = judge.listed(answer, "a list of nine numbers")
     judge.expect("numbers", len(given), len(LEDGER))
     if None in given:
@@ -88,8 +78,8 @@ Answer with a list of nine numbers.
         "Take the lines one at a time, and ask two questions about each. Does it make new memory, or only a "
         "new name or a view of memory that's already there? And has some memory just lost its last owner?",
         "Slicing and `expand` make views, `+=` works in place, and `a + 1` makes a new tensor. Memory stays "
-        "allocated as long as any tensor looks into it, whatever its name is. So write down which names "
-        "look into which piece of memory, and update that list after each line. Mind the dtype too.",
+        "allocated as long as any tensor looks into it, whatever its name is. So write down which names look "
+        "into which piece of memory, and update that list after each line. Mind the dtype too.",
         """Here's such a ledger for other lines:
 
 ```python
@@ -103,12 +93,13 @@ del y  # 2 MiB: z still looks into it
     reference=memory_ledger,
     check_answer=_check_memory_ledger,
     why="Memory belongs to storages, and a tensor is a way to look at one. So half a tensor holds the whole, "
-    "`del` frees only what has no other owner, and an expanded tensor costs nothing until an operation writes it "
-    "out.",
+    "`del` frees only what has no other owner, and an expanded tensor costs nothing until an operation "
+    "writes it out.",
     diagnoses={
         "view": "A slice copies nothing. It looks into the memory that is there.",
         "in-place": "`+=` writes into the memory that `a` has.",
-        "still-held": "`a + 1` is a new tensor, and the name `a` goes to it. Who else looks into the old one?",
+        "still-held": "`a + 1` is a new tensor, and the name `a` goes to it. Who else looks into the old "
+        "one?",
         "view-holds": "`del` takes away a name. Does anybody else look into what `c` was?",
         "expanded": "The sum has 8 × 1024 × 1024 numbers of its own. In which dtype are they?",
     },

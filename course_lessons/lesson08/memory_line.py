@@ -1,17 +1,12 @@
 """The line of the memory."""
 
-from __future__ import annotations
-
 import weakref
-from collections.abc import Callable
-from random import Random
-from typing import Any
 
 import numpy as np
 
 from course_lessons.shared.checking import quick_collection
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import nearly
 
@@ -29,34 +24,32 @@ def memory_line(make_step, batches, meter):
 
 
 class _Meter:
-    """A device's memory: what is allocated now, and the most since the last reset. It rounds up to blocks."""
+    """A device's memory: what is allocated now, and the most since the last reset. It rounds up to 128."""
 
-    block = 128
-
-    def __init__(self, fixed: int, per_sample: int) -> None:
+    def __init__(self, fixed, per_sample):
         self.fixed, self.per_sample = fixed, per_sample
         self.now = self.peak = 0
 
-    def _change(self, size: int) -> None:
+    def _change(self, size):
         self.now += size
         self.peak = max(self.peak, self.now)
 
-    def memory_allocated(self, *_: Any) -> int:
+    def memory_allocated(self, *_):
         return self.now
 
-    def max_memory_allocated(self, *_: Any) -> int:
+    def max_memory_allocated(self, *_):
         return self.peak
 
-    def reset_peak_memory_stats(self, *_: Any) -> None:
+    def reset_peak_memory_stats(self, *_):
         self.peak = self.now
 
-    def make_step(self, batch: int) -> Callable[[], None]:
+    def make_step(self, batch):
         """Return a training step: a third of the fixed part is allocated now, the rest in its first call."""
         sizes = [self.fixed // 3]
         self._change(sizes[0])
 
-        def step() -> None:
-            activations = -(-self.per_sample * batch // self.block) * self.block
+        def step():
+            activations = -(-self.per_sample * batch // 128) * 128
             self._change(activations)
             self._change(-activations)
             if len(sizes) == 1:
@@ -67,32 +60,25 @@ class _Meter:
         return step
 
 
-def _case(batches: list[int], *figures: int) -> tuple[Any, ...]:
-    return (meter := _Meter(*figures)).make_step, batches, meter
+def _case(batches, fixed, per_sample):
+    meter = _Meter(fixed, per_sample)
+    return meter.make_step, batches, meter
 
 
-def _draw(random: Random) -> tuple[Any, ...]:
-    batches = random.sample(range(8, 400), random.randint(3, 5))
-    return _case(batches, random.randint(1000, 90_000), random.randint(5, 90))
-
-
-def _read(judge: Judge, got: Any) -> list[float]:
-    line = judge.listed(got, "a pair: fixed bytes, bytes a sample")
-    judge.expect("numbers in the pair", len(line), 2)
-    return list(map(judge.number, line))
+def _draw(rng):
+    batches = rng.sample(range(8, 400), rng.randint(3, 5))
+    return _case(batches, rng.randint(1000, 90_000), rng.randint(5, 90))
 
 
 _RESET = "meter.reset_peak_memory_stats()"
 _PEAK = "peaks.append(meter.max_memory_allocated())"
-_LET_GO = {_PEAK: f"{_PEAK}\ndel step"}
-_WARM_UP = {"make_step(batch)\nstep()": "make_step(batch)"}
 MISTAKES = {
     "no-warm-up": (
-        _WARM_UP,
+        {"make_step(batch)\nstep()": "make_step(batch)"},
         {f"step = make_step(batch)\nstep()\n{_RESET}": f"{_RESET}\nstep = make_step(batch)"},
     ),
     "not-the-peak": {_PEAK: "peaks.append(meter.memory_allocated())"},
-    "never-reset": ({_RESET: ""}, {_RESET: "", **_LET_GO}),
+    "never-reset": ({_RESET: ""}, {_RESET: "", _PEAK: f"{_PEAK}\ndel step"}),
     "through-zero": {
         "np.polyfit(batches, peaks, 1)": "np.dot(batches, peaks) / np.dot(batches, batches), 0.0"
     },
@@ -103,13 +89,11 @@ MISTAKES = {
 }
 _LINES = OverCases(
     memory_line,
-    lambda: [
-        _case([64, 128, 250, 500], 3000, 7),
-        _case([400, 101, 1600], 900_000, 3),
-        _case([100, 10, 41], 6000, 50),
-    ],
+    lambda: [_case([400, 101, 1600], 900_000, 3)],
     twins_of(memory_line, MISTAKES),
-    read=_read,
+    read=lambda judge, got: [
+        judge.number(n) for n in judge.listed(got, "a pair: fixed bytes, bytes a sample")
+    ],
     draw=_draw,
     alike=nearly(1e-6, 1e-6),
     situation=lambda make_step, batches, meter: f"batches {batches}",
@@ -122,19 +106,19 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `memory_line(make_step, batches, meter)`: the pair (fixed bytes, bytes a sample) of the straight line through a
-training step's peaks. `make_step(batch)` builds a network, its optimiser and a batch, and returns `step()`. The
-optimiser makes its state in the **first** step, as Adam does. Meter one network at a time. `meter` is a module such
-as `torch.cuda`, with `reset_peak_memory_stats()`, `max_memory_allocated()` and `memory_allocated()`. Fit all points by
-least squares: `np.polyfit(x, y, 1)` returns slope and intercept.
+Write `memory_line(make_step, batches, meter)`: the pair (fixed bytes, bytes a sample) of the straight line
+through a training step's peaks. `make_step(batch)` builds a network, its optimiser and a batch, and returns
+`step()`. The optimiser makes its state in the **first** step, as Adam does. Meter one network at a time.
+`meter` is a module such as `torch.cuda`, with `reset_peak_memory_stats()`, `max_memory_allocated()` and
+`memory_allocated()`. Fit all points by least squares: `np.polyfit(x, y, 1)` returns slope and intercept.
 """,
     hints=(
-        "Think about what's in memory during the step that you measure. It should look like every step "
-        "after it. Is that true of the first step, in which the optimiser makes its state?",
-        "A peak is the most that was allocated since the last reset. So each batch size needs a reset of "
-        "its own, and it comes after a step that you don't measure. Let go of one network before you reset "
-        "for the next, because a `step` in a list keeps its network alive. At the end, check which number "
-        "of the fit is which.",
+        "Think about what's in memory during the step that you measure. It should look like every step after "
+        "it. Is that true of the first step, in which the optimiser makes its state?",
+        "A peak is the most that was allocated since the last reset. So each batch size needs a reset of its "
+        "own, and it comes after a step that you don't measure. Let go of one network before you reset for "
+        "the next, because a `step` in a list keeps its network alive. At the end, check which number of the "
+        "fit is which.",
         """Here `np.polyfit` finds how a network's bytes grow with its number of inputs:
 
 ```python
@@ -153,11 +137,13 @@ print(round(slope), round(start))  # 32 bytes for each input, and 104 more
     why="With the first step's peak, your program would fit the card and stop in the second step. An "
     "out-of-memory error in step 2 can have this cause.",
     diagnoses={
-        "no-warm-up": "The first step was metered: the optimiser's state was not there yet, so the fixed part is "
-        "too small.",
-        "not-the-peak": "That is what is there after the step. The activations have gone by then: the peak is asked for.",
+        "no-warm-up": "The first step was metered: the optimiser's state was not there yet, so the fixed "
+        "part is too small.",
+        "not-the-peak": "That is what is there after the step. The activations have gone by then: the peak "
+        "is asked for.",
         "never-reset": "Without a reset a large batch's peak hides those of all smaller ones after it.",
-        "through-zero": "The line was drawn through zero. A network takes memory before it has seen a sample.",
+        "through-zero": "The line was drawn through zero. A network takes memory before it has seen a "
+        "sample.",
         "keeps-all": "Several steps were alive at once, each with its network and its batch. Let one go "
         "before the next is metered.",
     },

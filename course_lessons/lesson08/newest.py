@@ -1,16 +1,12 @@
 """The newest whole checkpoint."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import same
 
@@ -25,22 +21,18 @@ def newest(folder, load):
 
 
 _BUGS = (NameError, ValueError, KeyError, TypeError, AttributeError, pickle.PicklingError)
-_FOLDERS: tuple[dict[str, Any], ...] = (
+_FOLDERS = (
     {"step_1000.pt": {"step": 1000}, "step_50.pt": {"step": 50}, "step_900.pt": {"step": 900}},
-    {"step_100.pt": {"step": 100}, "step_200.pt": {"step": 200}, "step_300.pt": RuntimeError},
     {"step_7.pt": pickle.UnpicklingError, "step_4.pt": 4, "step_6.pt": EOFError, "step_5.pt": 5},
-    {"step_30.pt": OSError, "step_20.pt": {"step": 20}, "step_9.pt": {"step": 9}},
-    {"step_90.pt": {"step": 90}, "step_100.pt": EOFError, "step_110.pt": OSError},
+    {"step_90.pt": 90, "step_100.pt": EOFError, "step_110.pt": OSError},
     {"step_10.pt": {"step": 10}, "best.pt": {"step": 99}, "old/step_3000.pt": {"step": 3000}},
-    {"step_10.pt": {"step": 10}, "step_20.pt.new": {}, "best_step_40.pt": {}, "notes.txt": "notes"},
+    {"step_1.pt": 1, "step_20.pt.new": {}, "best_step_40.pt": {}, "notes.txt": "notes"},
     {"step_1.pt": EOFError, "step_2.pt": RuntimeError},
     {},
     {"step_3.pt": {"step": 3}, "step_4.pt": {}},
-    {"step_12.pt": 0, "step_11.pt": {"step": 11}},
     *({"step_2.pt": bug, "step_1.pt": {"step": 1}} for bug in _BUGS),
 )
 """For each folder what its files hold, the oldest first; an error's type where a file raises it."""
-
 
 _DAMAGE = "(RuntimeError, EOFError, OSError, pickle.UnpicklingError)"
 _NUMBER = "int(f.stem[5:])"
@@ -59,12 +51,11 @@ MISTAKES = {
 class _Load:
     """Stands in for ``torch.load``, and notes which files it was asked for."""
 
-    def __init__(self, folder: Path, files: dict[str, Any]) -> None:
+    def __init__(self, folder, files):
         self.folder, self.files = folder, files
-        self.asked: list[str] = []
-        self.raised: Exception | None = None
+        self.asked, self.raised = [], None
 
-    def __call__(self, file: Any) -> Any:
+    def __call__(self, file):
         path = file.name if hasattr(file, "read") else file
         self.asked.append(os.path.relpath(path, self.folder))
         content = self.files.get(self.asked[-1], FileNotFoundError)
@@ -74,47 +65,43 @@ class _Load:
         return content
 
 
-def _settled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that gives back what came out of ``load``, in place of raising it."""
-
-    def call(folder: Path, load: _Load) -> Any:
-        try:
-            return function(folder, load)
-        except Exception as error:
-            if getattr(error, "error", error) is not load.raised:
-                raise
-            return f"{type(load.raised).__name__} came out"
-
-    return call
+def _run(function, folder, load):
+    """Return what a call gives, or in words that an error of ``load`` came out."""
+    try:
+        return function(folder, load)
+    except Exception as error:
+        if getattr(error, "error", error) is not load.raised:
+            raise
+        return f"{type(load.raised).__name__} came out"
 
 
-def _look(got: Any, folder: Path, load: _Load) -> dict[str, Any]:
-    return {"result": got, "loaded": load.asked, "in the folder": len(list(folder.rglob("*")))}
-
-
-def _situation(folder: Path, load: _Load) -> str:
+def _situation(folder, load):
     files = (f"{n} ({c.__name__ if isinstance(c, type) else c})" for n, c in load.files.items())
     return f"the folder: {', '.join(files) or 'empty'}"
 
 
-def _check_newest(answer: Callable[..., Any], judge: Judge) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        folders = [Path(place, str(number)) for number in range(len(_FOLDERS))]
+def _check_newest(answer, judge):
+    with tempfile.TemporaryDirectory() as parent:
+        folders = [Path(parent, str(number)) for number in range(len(_FOLDERS))]
         for folder, files in zip(folders, _FOLDERS, strict=True):
             folder.mkdir()
-            for time, name in enumerate(files):
-                (folder / name).parent.mkdir(exist_ok=True)
-                (folder / name).touch()
-                os.utime(folder / name, (time, time))
-        check = OverCases(
-            _settled(newest),
+            for time, file in enumerate(folder / name for name in files):
+                file.parent.mkdir(exist_ok=True)
+                file.touch()
+                os.utime(file, (time, time))
+        OverCases(
+            newest,
             lambda: [(f, _Load(f, files)) for f, files in zip(folders, _FOLDERS, strict=True)],
-            {name: _settled(twin) for name, twin in twins_of(newest, MISTAKES).items()},
-            look=_look,
+            twins_of(newest, MISTAKES),
+            run=_run,
+            look=lambda got, folder, load: {
+                "result": got,
+                "loaded": load.asked,
+                "in the folder": len(list(folder.rglob("*"))),
+            },
             alike=same,
             situation=_situation,
-        )
-        check(_settled(answer), judge)
+        )(answer, judge)
 
 
 EXERCISE = Exercise(
@@ -123,17 +110,17 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-A machine went down while it saved. `folder` (a `pathlib.Path`) has checkpoints named `step_900.pt`, `step_1000.pt`, …,
-and perhaps other files, whose names do not fit `step_*.pt`. Write `newest(folder, load)`: what `load(file)` returns
-for the highest step that loads, whatever it holds, or `None` where no file is whole. `load` raises for a damaged file
-a `RuntimeError`, an `EOFError`, an `OSError` or a `pickle.UnpicklingError`; any other error is a bug and must come
-out. Load no more files than needed.
+A machine went down while it saved. `folder` (a `pathlib.Path`) has checkpoints named `step_900.pt`,
+`step_1000.pt`, …, and perhaps other files, whose names do not fit `step_*.pt`. Write `newest(folder, load)`:
+what `load(file)` returns for the highest step that loads, whatever it holds, or `None` where no file is
+whole. `load` raises for a damaged file a `RuntimeError`, an `EOFError`, an `OSError` or a
+`pickle.UnpicklingError`; any other error is a bug and must come out. Load no more files than needed.
 """,
     hints=(
         "What order do the names get if you sort them as text? There, `step_900` comes after `step_1000`. "
         "Ask what you should sort by instead, and how you get it out of a file's name.",
-        '`folder.glob("step_*.pt")` gives only the files that count, and `file.stem` is the name without '
-        "its `.pt`. Sort the files by the number in it, with `key=` and `reverse=True`. Then try one after "
+        '`folder.glob("step_*.pt")` gives only the files that count, and `file.stem` is the name without its '
+        "`.pt`. Sort the files by the number in it, with `key=` and `reverse=True`. Then try one after "
         "another, and return what the first good one gives. Catch only the four errors that mean damage, so "
         "that a bug still comes out.",
         """This function returns the first text that is a number, and `None` if there isn't one. To catch
@@ -152,11 +139,12 @@ print(first_number(["n/a", "", "3.5", "7"]))  # 3.5
     ),
     reference=newest,
     check_answer=_check_newest,
-    why="A restart that takes the newest file on trust fails at just the moment it was written for. And one that catches "
-    "everything starts from nothing, quietly, because of a typing error.",
+    why="A restart that takes the newest file on trust fails at just the moment it was written for. And one "
+    "that catches everything starts from nothing, quietly, because of a typing error.",
     diagnoses={
         "as-text": "The names were compared as texts: there, 900 comes after 1000.",
-        "by-time": "The files were sorted by the time of their last change. A copy of a file has a new one: go by the step.",
+        "by-time": "The files were sorted by the time of their last change. A copy of a file has a new one: "
+        "go by the step.",
         "gives-up": "The error of a damaged file came out, though an older one may be whole.",
         "other-files": "Only files named `step_….pt` count.",
         "hides-bugs": "An error in the program itself was taken for a damaged file.",

@@ -1,18 +1,13 @@
 """Read, but not too early."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import simgpu
 from course_lessons.shared.checking import keeps
 from course_lessons.shared.edited import twins_of
 from course_utils.devices import synchronize
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
 from .checking import other_device
@@ -28,60 +23,46 @@ def predictions(model, batches, landing, device):
     return landing[:start].tolist()
 
 
-def _classifier() -> nn.Sequential:
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5)).requires_grad_(False)
-    for p in model.parameters():
-        p.normal_()
-    return model
-
-
 _SIZES = ((4, 4, 4), (3, 5, 2), (2, 4, 1), (2, 6, 1, 3), (1,))
 
 
-def _case(
-    sizes: tuple[int, ...], device: torch.device
-) -> tuple[nn.Module, list[Tensor], Tensor, torch.device]:
-    generator = torch.Generator().manual_seed(sum(sizes))
-    batches = [torch.randn(n, 6, generator=generator).to(device) for n in sizes]
+def _case(sizes, device=torch.device("cpu")):  # noqa: B008  (a constant)
+    torch.manual_seed(sum(sizes))
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5)).requires_grad_(False)
+    for p in model.parameters():
+        p.normal_()
+    batches = [torch.randn(n, 6).to(device) for n in sizes]
     landing = torch.full((sum(sizes) + 3,), -1)
     landing = landing if device.type == "cpu" else landing.pin_memory()
-    return _classifier().to(device), batches, landing, device
+    return model.to(device), batches, landing, device
 
 
-def _read(judge: Judge, got: Any) -> list[Any]:
+def _read(judge, got):
     return list(judge.is_a(got, (list, tuple), "a list of class numbers"))
-
-
-def _of_classes(model, batches, *_):
-    return [k for x in batches for k in model(x).argmax(0).tolist()]
 
 
 _PLACE = "landing[start:stop]"
 _RETURN = "return landing[:start].tolist()"
-_MISTAKES = {
-    "same-place": (
-        {_PLACE: "landing[: len(x)]"},
-        {
-            _PLACE: "landing[: len(x)]",
-            _RETURN: "return [k for x in batches for k in landing[: len(x)].tolist()]",
-        },
-    ),
-    "equal-places": tuple(
-        {
+_ONE_PLACE = "return [k for x in batches for k in landing[: len(x)].tolist()]"
+TWINS = twins_of(
+    predictions,
+    {
+        "same-place": (
+            {_PLACE: "landing[: len(x)]"},
+            {_PLACE: "landing[: len(x)]", _RETURN: _ONE_PLACE},
+        ),
+        "equal-places": {
             "stop = start + len(x)": "",
             _PLACE: "landing[start : start + len(x)]",
             "start = stop": "start += len(batches[0])",
-            _RETURN: f"return landing[:{end}].tolist()",
-        }
-        for end in ("sum(map(len, batches))", "start")
-    ),
-    "whole-landing": {_RETURN: "return landing.tolist()"},
-}
-TWINS = twins_of(predictions, _MISTAKES)
+            _RETURN: "return landing[: sum(map(len, batches))].tolist()",
+        },
+        "whole-landing": {_RETURN: "return landing.tolist()"},
+    },
+)
 _VALUES = OverCases(
     predictions,
-    lambda: [_case(sizes, torch.device("cpu")) for sizes in _SIZES],
+    lambda: map(_case, _SIZES),
     TWINS,
     read=_read,
     alike=lambda got, right: list(got) == right,
@@ -91,7 +72,7 @@ _VALUES = OverCases(
 )
 
 
-def _check_predictions(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_predictions(answer, judge):
     answer = keeps(answer, judge, 1)
     _VALUES(answer, judge)  # on the CPU no copy is late
     if simgpu.problem():
@@ -99,19 +80,16 @@ def _check_predictions(answer: Callable[..., Any], judge: Judge) -> None:
         return
     with other_device() as device:
         for sizes in _SIZES:
-            right = predictions(*_case(sizes, device))
             case = _case(sizes, device)
             synchronize(device)
             with simgpu.count() as counted:
                 got = _read(judge, answer(*case))
+            right = predictions(*_case(sizes, device))
             if got != right:
                 judge.no("too-early", seen=got, expected=right)
-            if counted.synchronizations > 1:
-                judge.no(
-                    "waits-each",
-                    seen=f"the host waited {counted.synchronizations} times for {len(sizes)} batches",
-                    expected="once",
-                )
+            if (waits := counted.synchronizations) > 1:
+                seen = f"the host waited {waits} times for {len(sizes)} batches"
+                judge.no("waits-each", seen=seen, expected="once")
 
 
 EXERCISE = Exercise(
@@ -120,15 +98,15 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-The loop below evaluates. `batches` are on the device; `landing`, a pinned tensor on the host, has room for all rows
-and some more. The copies are `non_blocking`, but the host reads before anything has landed. Mend
-`predictions(model, batches, landing, device)`: return the list of the predicted classes of all rows, in order, and let
-the host wait **once**. (`synchronize(device)` is the course's.)
+The loop below evaluates. `batches` are on the device; `landing`, a pinned tensor on the host, has room for
+all rows and some more. The copies are `non_blocking`, but the host reads before anything has landed. Mend
+`predictions(model, batches, landing, device)`: return the list of the predicted classes of all rows, in
+order, and let the host wait **once**. (`synchronize(device)` is the course's.)
 """,
     hints=(
         "Ask when the host may read `landing`. With `non_blocking=True`, a copy is only put into the queue, "
-        "and Python goes on before it's done. When is the earliest moment at which all the copies are in "
-        "the queue?",
+        "and Python goes on before it's done. When is the earliest moment at which all the copies are in the "
+        "queue?",
         "Each batch needs a place of its own in `landing`, or a later batch writes over an earlier one "
         "before you've read it. The batches differ in size, so remember where the last one ended. After the "
         "loop, `synchronize(device)` waits once for all copies. Then read only the part that you've filled.",
@@ -150,10 +128,13 @@ print(buffer[begin:])  # tensor([5., 5., 5., 1., 1.])
     why="A copy to the device needs no wait, because the work that uses it comes later in the same queue. "
     "The host isn't in that queue, so if it reads too early, it gets old data and no error.",
     diagnoses={
-        "too-early": "The host read its memory before the copies had landed. Without late copies, on the CPU, the answer is right.",
+        "too-early": "The host read its memory before the copies had landed. Without late copies, on the "
+        "CPU, the answer is right.",
         "waits-each": "The host waited more than once. Ask for all copies, wait, and read them together.",
         "same-place": "All batches land in the same place, and each is written over the one before.",
-        "equal-places": "Each batch was given as many places as the first has rows. The batches differ in size.",
-        "whole-landing": "Those are more numbers than there are rows. What lies behind the last row in `landing` was there before.",
+        "equal-places": "Each batch was given as many places as the first has rows. The batches differ in "
+        "size.",
+        "whole-landing": "Those are more numbers than there are rows. What lies behind the last row in "
+        "`landing` was there before.",
     },
 )

@@ -1,17 +1,13 @@
 """Load ahead, but not too far."""
 
-from __future__ import annotations
-
-import functools
+import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 
 from .checking import without_this_frame
@@ -27,23 +23,21 @@ def prefetch(batches, bound):
 
 
 class _Source:
-    """Batches that are loaded one at a time, or fail; knows how many were, and by which threads."""
+    """Batches that are loaded one at a time, or errors; knows how many were, and by which threads."""
 
-    def __init__(self, batches: Sequence[Any], fails_at: int | None = None) -> None:
-        self.batches, self.fails_at = batches, fails_at
-        self.loaded = 0
-        self.threads: set[threading.Thread] = set()
+    def __init__(self, batches):
+        self.batches, self.loaded, self.threads = batches, 0, set()
 
-    def __iter__(self) -> Iterator[Any]:
-        for i, batch in enumerate(self.batches):
+    def __iter__(self):
+        for batch in self.batches:
             self.threads.add(threading.current_thread())
-            if i == self.fails_at:
-                raise OSError("the fourth batch cannot be read")
+            if isinstance(batch, OSError):
+                raise batch
             time.sleep(0.001)
             self.loaded += 1
             yield batch
 
-    def settle(self, at_least: int) -> int:
+    def settle(self, at_least):
         """Wait until so many are loaded, and a moment longer; return how many there are."""
         deadline = time.monotonic() + 0.4
         while self.loaded < at_least and time.monotonic() < deadline:
@@ -51,92 +45,65 @@ class _Source:
         time.sleep(0.01)
         return self.loaded
 
-    def working(self) -> bool:
-        """Whether a thread that loaded is still there, after a moment."""
-        for thread in self.threads:
-            thread.join(0.4)
-        return any(thread.is_alive() for thread in self.threads)
 
+class _Loop(threading.Thread):
+    """Takes all batches of a learner's generator, or ``take``, noting how many were loaded at each; then leaves."""
 
-def _in_loop(work: Callable[[], Any], judge: Judge | None = None) -> bool:
-    """Do the training loop's work in a thread of its own; return whether it was done in a second.
+    def __init__(self, answer, source, bound, judge, take=None):
+        super().__init__(name="loop", daemon=True)
+        self.ahead = judge.is_a(answer(source, bound), Generator, "a generator")
+        self.source, self.bound, self.take = source, bound, take
+        self.got, self.loaded, self.error = [], [], None
+        self.leaving = False
+        self.start()
+        self.join(2.0)
+        if not self.leaving:
+            expected = "the next batch, the end, or the error"
+            judge.no(seen="the loop waits for ever", expected=expected)
+        if self.error and self.error not in source.batches:
+            raise Raised(without_this_frame(self.error))
 
-    With a judge, work that never ends is refused, and what the learner's generator raises is the learner's.
-    """
-    errors: list[Exception] = []
-
-    def run() -> None:
+    def run(self):
         try:
-            work()
-        except Exception as error:  # noqa: BLE001
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name="loop", daemon=True)
-    thread.start()
-    thread.join(1.0)
-    done = not thread.is_alive()
-    if judge and not done:
-        judge.no(seen="the loop waits for ever", expected="the next batch, the end, or the error")
-    if judge and errors:
-        raise Raised(without_this_frame(errors[0]))
-    return done
+            for batch in itertools.islice(self.ahead, self.take):
+                self.got.append(batch)
+                if self.take:
+                    self.loaded.append(self.source.settle(len(self.got) + self.bound))
+        except Exception as error:  # noqa: BLE001  (of the source, or the learner's)
+            self.error = error
+        self.leaving = True
+        self.ahead.close()
 
 
-@contextmanager
-def _prefetched(
-    answer: Callable[..., Any], source: _Source, bound: int, judge: Judge
-) -> Iterator[Any]:
-    """Give the learner's generator, and leave it where nobody waits for it."""
-    ahead = judge.is_a(answer(source, bound), Generator, "a generator")
-    try:
-        yield ahead
-    finally:
-        _in_loop(ahead.close)
+_CASES = (([1, 2, 3, 4, 5], 2), ([], 2), ([1, 2], 4), ([7, 0, 8], 2), ([[], None, 8], 1))
 
 
-_CASES = (
-    *(([1, 2, 3, 4, 5, 6], 2), ([1, 2, 3], 1), ([], 2), ([1, 2], 4)),
-    *(([7, 0, 8], 2), ([7, None, 8], 1), ([[], [3]], 1)),
-)
-
-
-def _check_prefetch(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_prefetch(answer, judge):
     for batches, bound in _CASES:
-        got: list[Any] = []
-        with _prefetched(answer, _Source(batches), bound, judge) as ahead:
-            _in_loop(functools.partial(got.extend, ahead), judge)
-        judge.expect(f"batches with a bound of {bound}", got, batches)
-    got = []
-    try:
-        with _prefetched(answer, _Source(range(1, 7), fails_at=3), 2, judge) as ahead:
-            _in_loop(functools.partial(got.extend, ahead), judge)
-        judge.no("error-lost", seen=f"{got}, and no error", expected="[1, 2, 3], then the OSError")
-    except Raised as raised:
-        if not isinstance(raised.error, OSError):
-            raise
-    judge.expect("batches before the error", got, [1, 2, 3])
+        loop = _Loop(answer, _Source(batches), bound, judge)
+        judge.expect(f"batches with a bound of {bound}", loop.got, batches)
+    error = OSError("the fourth batch cannot be read")
+    loop = _Loop(answer, _Source([1, 2, 3, error, 5, 6]), 2, judge)
+    if not loop.error:
+        seen = f"{loop.got}, and no error"
+        judge.no("error-lost", seen=seen, expected="[1, 2, 3], then the OSError")
+    judge.expect("batches before the error", loop.got, [1, 2, 3])
     for bound in (3, 1):
         source = _Source(range(1, 21))
-        with _prefetched(answer, source, bound, judge) as ahead:
-            for taken in (1, 2):
-                _in_loop(functools.partial(next, ahead), judge)
-                _judge_ahead(source, taken, bound, judge)
-            left = _in_loop(ahead.close)
-        if not left or source.working():
-            seen = "the loading thread is still there after the loop was left"
-            judge.no("thread-stays", seen=seen, expected="it ends")
-
-
-def _judge_ahead(source: _Source, taken: int, bound: int, judge: Judge) -> None:
-    loaded, right = source.settle(taken + bound), taken + bound
-    seen = f"{loaded} batches loaded by the time the loop had {taken}, bound {bound}"
-    if loaded <= taken or any(thread.name == "loop" for thread in source.threads):
-        judge.no("not-ahead", seen=seen, expected="loading goes on meanwhile")
-    if loaded == right + 1:
-        judge.no("one-more", seen=seen, expected=f"{right}")
-    if loaded != right:
-        everything = source.settle(20) == 20
-        judge.no("no-bound" if everything else "wrong-value", seen=seen, expected=f"{right}")
+        loop = _Loop(answer, source, bound, judge, take=2)
+        for taken, loaded in enumerate(loop.loaded, 1):
+            seen = f"{loaded} batches loaded by the time the loop had {taken}, bound {bound}"
+            if loaded <= taken or loop in source.threads:
+                judge.no("not-ahead", seen=seen, expected="loading goes on meanwhile")
+            if loaded != taken + bound:
+                kind = "no-bound" if source.settle(20) == 20 else "wrong-value"
+                kind = "one-more" if loaded == taken + bound + 1 else kind
+                judge.no(kind, seen=seen, expected=f"{taken + bound}")
+        for thread in (loop, *source.threads):
+            thread.join(1.0)
+            if thread.is_alive():
+                seen = "the loading thread is still there after the loop was left"
+                judge.no("thread-stays", seen=seen, expected="it ends")
 
 
 EXERCISE = Exercise(
@@ -145,14 +112,14 @@ EXERCISE = Exercise(
     level=3,
     minutes=15,
     task="""
-Write `prefetch(batches, bound)`, a generator that gives the batches of any iterable in order, while another thread
-loads the next ones. When a batch is given out, `bound` more are loaded ahead of it, fewer only at the end, and no
-further, since each takes memory. If loading a batch fails, the loop gets the batches before it, and then the error.
-When the loop is left early, the thread ends.
+Write `prefetch(batches, bound)`, a generator that gives the batches of any iterable in order, while another
+thread loads the next ones. When a batch is given out, `bound` more are loaded ahead of it, fewer only at the
+end, and no further, since each takes memory. If loading a batch fails, the loop gets the batches before it,
+and then the error. When the loop is left early, the thread ends.
 """,
     hints=(
-        "Two things happen at once here. Your loop works on a batch, and another thread loads the next "
-        "ones. Ask what keeps the loads in order, and what carries a batch or an error to the loop.",
+        "Two things happen at once here. Your loop works on a batch, and another thread loads the next ones. "
+        "Ask what keeps the loads in order, and what carries a batch or an error to the loop.",
         "An executor with `max_workers=1` does its jobs in order, in one thread. Its `with` block ends the "
         "thread, even if your generator is closed early. With `source = iter(batches)`, `submit(next, "
         "source, end)` gives you a future at once. Its `.result()` waits, and raises what loading raised. "
@@ -173,17 +140,18 @@ with ThreadPoolExecutor(max_workers=1) as pool:
     ),
     reference=prefetch,
     check_answer=_check_prefetch,
-    why="A `DataLoader` with workers keeps the same four promises, with processes in the place of a thread and "
-    "`prefetch_factor` in the place of the bound. A thread is enough where loading lets go of Python's lock: "
-    "reading files, decoding images, copying to the device.",
+    why="A `DataLoader` with workers keeps the same four promises, with processes in the place of a thread "
+    "and `prefetch_factor` in the place of the bound. A thread is enough where loading lets go of Python's "
+    "lock: reading files, decoding images, copying to the device.",
     diagnoses={
         "not-ahead": "Nothing is loaded while the loop works on a batch: loading takes place when the loop "
         "asks.",
-        "no-bound": "Loading goes on to the end, whatever the bound is. With a large data set the memory fills.",
-        "one-more": "One batch more is loaded ahead than the bound allows. Mind that a thread which waits for room in a queue "
-        "holds a batch as well.",
-        "error-lost": "Loading failed, and the loop ended as if the data had. The training would go on with a "
-        "part of it.",
+        "no-bound": "Loading goes on to the end, whatever the bound is. With a large data set the memory "
+        "fills.",
+        "one-more": "One batch more is loaded ahead than the bound allows. Mind that a thread which waits "
+        "for room in a queue holds a batch as well.",
+        "error-lost": "Loading failed, and the loop ended as if the data had. The training would go on with "
+        "a part of it.",
         "thread-stays": "The loop was left, and the loading thread is still there.",
     },
 )

@@ -1,17 +1,12 @@
 """Write the race."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import simgpu
-from course_utils.exercises import Exercise, Judge
+from course_lessons.shared.checking import Operations, tensors_in
+from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
 from .checking import other_device
@@ -29,44 +24,33 @@ def race(sizes, devices, measure):
 
 
 _PRODUCTS = {"mm", "bmm", "matmul", "addmm", "baddbmm"}
-_FREE = {"t", "transpose", "permute", "expand", "view", "_unsafe_view", "unsqueeze", "squeeze"}
-_FREE |= {"select", "slice", "unbind", "split", "alias", "detach"}
+_VIEWS = {"t", "transpose", "permute", "expand", "view", "_unsafe_view", "unsqueeze", "squeeze"}
+_VIEWS |= {"select", "slice", "unbind", "split", "alias", "detach"}
 _CREATIONS = ("rand", "empty", "uniform", "normal", "ones", "zeros")
-
-
-class _Operations(TorchDispatchMode):
-    """Notes the operations that run within it: name, result and arguments. Views are left out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[tuple[str, Any, tuple[Any, ...]]] = []
-
-    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = op(*args, **(kwargs or {}))
-        if op.overloadpacket.__name__ not in _FREE:
-            self.seen.append((op.overloadpacket.__name__, out, args))
-        return out
 
 
 class _Timer:
     """Stands in for ``measure``: notes what the work does, and gives times that fit its size and device."""
 
-    def __init__(self, seconds: Callable[[str, int], float]) -> None:
-        self.seconds = seconds
-        self.timed: list[tuple[Any, Any, Any, int]] = []
+    def __init__(self, seconds):
+        self.seconds, self.timed = seconds, []
 
-    def __call__(self, fn: Any, label: str = "", *, device: Any = None, **_: Any) -> Any:
-        with _Operations() as operations, simgpu.count() as counted:
+    def __call__(self, fn, label="", *, device=None, **_):
+        seen = []  # the operations, without views: name, result and arguments
+        with (
+            Operations(lambda name, *more: name in _VIEWS or seen.append((name, *more))),
+            simgpu.count() as counted,
+        ):
             if callable(fn):
                 fn()
-        self.timed.append((fn, device, operations.seen, counted.synchronizations))
-        result = operations.seen[-1][1] if operations.seen else torch.empty(())
+        self.timed.append((fn, device, seen, counted.synchronizations))
+        result = seen[-1][1] if seen else torch.empty(())
         is_square = result.dim() and result.numel() == result.shape[-1] ** 2
         t = self.seconds(result.device.type, result.shape[-1]) if is_square else 1.0
         return SimpleNamespace(median=t, q1=0.9 * t, q3=1.2 * t, n=5, label=label, kind="measured")
 
 
-def _judge_timed(fn: Any, device: Any, operations: Any, waits: int, judge: Judge) -> None:
+def _judge_timed(fn, device, operations, waits, judge):
     if not callable(fn):
         judge.no("not-a-function-timed", seen=type(fn).__name__, expected="a function")
     names = [name for name, _, _ in operations]
@@ -82,7 +66,7 @@ def _judge_timed(fn: Any, device: Any, operations: Any, waits: int, judge: Judge
     if device is not None:
         place = torch.device(device).type
         judge.expect("device of the matrices", product.device.type, place, "other-device")
-    matrices = [t for t in arguments if isinstance(t, Tensor)]
+    matrices = tensors_in(arguments)
     places = {(t.untyped_storage()._cdata, t.storage_offset()) for t in matrices}
     judge.expect("matrices", len(places), len(matrices))
     for matrix in matrices:
@@ -90,18 +74,16 @@ def _judge_timed(fn: Any, device: Any, operations: Any, waits: int, judge: Judge
         judge.expect("a matrix with one number only", constant and matrix.numel() > 1, False)
 
 
-def _check_race(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_race(answer, judge):
     with other_device() as other:
         _judge_race(answer, "rows", [8, 32], list, ("cpu", other), judge)
         _judge_race(answer, "rows of a generator", [5, 3, 24], iter, (other, "cpu"), judge)
 
 
-def _judge_race(
-    answer: Callable[..., Any], what: str, sizes: list[int], kind: Any, devices: Any, judge: Judge
-) -> None:
+def _judge_race(answer, what, sizes, kind, devices, judge):
     first = torch.device(devices[0]).type
 
-    def seconds(device: str, n: int) -> float:
+    def seconds(device, n):
         return 1e-9 * n**3 if device == first else 2e-6 + 1e-10 * n**3
 
     timer = _Timer(seconds)
@@ -123,10 +105,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `race(sizes, devices, measure)`. For each n in `sizes` (a generator, say: go through it once), time the product
-of two random n × n float32 matrices on both `devices`, such as `("cpu", "cuda")`, with the course's `measure`. Return
-a list of tuples: **n**, the median seconds on the first device, those on the second, and the speed-up of the second
-over the first. Time nothing but the product.
+Write `race(sizes, devices, measure)`. For each n in `sizes` (a generator, say: go through it once), time the
+product of two random n × n float32 matrices on both `devices`, such as `("cpu", "cuda")`, with the course's
+`measure`. Return a list of tuples: **n**, the median seconds on the first device, those on the second, and
+the speed-up of the second over the first. Time nothing but the product.
 """,
     hints=(
         "What has to be ready before the clock starts? If you make or copy the matrices inside the timed "
@@ -149,13 +131,15 @@ print(f"summing is {slow / fast:.0f} times as fast as sorting")
     reference=race,
     check_answer=_check_race,
     why="A speed-up means something only if you also know the size, the dtype and what else was timed. With "
-    "the making or the copying of the matrices inside, you'd have compared random number generators, or "
-    "a bus.",
+    "the making or the copying of the matrices inside, you'd have compared random number generators, or a "
+    "bus.",
     diagnoses={
-        "not-a-function-timed": "`measure` got a result, not work to time: the product ran before the clock did. "
-        "Hand over a function.",
-        "times-copy": "A copy ran inside the timed work. Create the matrices on the device, in float32, before the clock starts.",
-        "times-creation": "The matrices are made inside the timed work, so their random numbers are timed too.",
+        "not-a-function-timed": "`measure` got a result, not work to time: the product ran before the clock "
+        "did. Hand over a function.",
+        "times-copy": "A copy ran inside the timed work. Create the matrices on the device, in float32, "
+        "before the clock starts.",
+        "times-creation": "The matrices are made inside the timed work, so their random numbers are timed "
+        "too.",
         "other-device": "The matrices lie on one device, and `measure` was told to wait for another.",
         "upside-down": "The speed-up is upside down: a faster second device must give more than 1.",
     },

@@ -1,17 +1,12 @@
 """Who started me?"""
 
-from __future__ import annotations
-
 import itertools
 import operator
-import random
 import re
-from collections.abc import Callable
 from numbers import Integral
-from typing import Any
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.judge import Raised
 
@@ -26,19 +21,19 @@ def rank_of(environment):
     return tuple(int(environment[name]) for name in names)
 
 
-NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
-_HALVES = [{n: "1" for n in some} for k in (2, 1) for some in itertools.combinations(NAMES, k)]
+_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+_HALVES = [{n: "1" for n in some} for k in (2, 1) for some in itertools.combinations(_NAMES, k)]
 
 
-def _drawn(source: random.Random) -> tuple[dict[str, str]]:
-    """Return an environment of a process of several, in any order."""
-    world = source.randrange(2, 40)
-    local = source.randrange(world)
-    values = dict(zip(NAMES, (source.randrange(local, world), local, world), strict=True))
-    return ({name: str(values[name]) for name in source.sample(NAMES, 3)},)
+def _draw(rng):
+    """Return the environment of one of several processes, in any order."""
+    world = rng.randrange(2, 40)
+    local = rng.randrange(world)
+    values = dict(zip(_NAMES, (rng.randrange(local, world), local, world), strict=True))
+    return ({name: str(values[name]) for name in rng.sample(_NAMES, 3)},)
 
 
-def _numbers(judge: Judge, got: Any) -> tuple[int, ...]:
+def _read(judge, got):
     judge.is_a(got, (tuple, list), "three numbers, in a tuple")
     if any(isinstance(number, str) for number in got):
         judge.no("strings", seen=got, expected="whole numbers")
@@ -52,16 +47,16 @@ _STARTED = OverCases(
         ({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"},),
     ],
     twins_of(rank_of, {"local-is-rank": {'"RANK", "LOCAL_RANK"': '"RANK", "RANK"'}}),
-    read=_numbers,
-    draw=_drawn,
+    read=_read,
+    draw=_draw,
     alike=operator.eq,
 )
 
 
-def _check_rank_of(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_rank_of(answer, judge):
     for environment in ({}, {"PATH": "/usr/bin", "MASTER_PORT": "29500"}):
         try:
-            got = _numbers(judge, answer(environment))
+            got = _read(judge, answer(environment))
         except Raised as raised:
             if not isinstance(raised.error, (KeyError, TypeError, ValueError)):
                 raise
@@ -71,7 +66,7 @@ def _check_rank_of(answer: Callable[..., Any], judge: Judge) -> None:
     _STARTED(answer, judge)
     texts = []
     for environment in _HALVES:
-        missing = [name for name in NAMES if name not in environment]
+        missing = [name for name in _NAMES if name not in environment]
         expected = f"a ValueError that names {', '.join(missing)} and torchrun"
         try:
             got = answer(environment)
@@ -95,18 +90,18 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-In a script started by `python`, `init_process_group()` ends with *environment variable RANK expected, but not set*.
-Write `rank_of(environment)`: the tuple `(rank, local_rank, world_size)` of whole numbers. `environment` is a dict of
-texts, such as `os.environ`, in which torchrun sets `RANK`, `LOCAL_RANK` and `WORLD_SIZE`. Where none is set, the
-process is alone: rank 0 of 1. Where only some are, raise a `ValueError` whose text names the missing ones and says to
-start with `torchrun`.
+In a script started by `python`, `init_process_group()` ends with *environment variable RANK expected, but not
+set*. Write `rank_of(environment)`: the tuple `(rank, local_rank, world_size)` of whole numbers. `environment`
+is a dict of texts, such as `os.environ`, in which torchrun sets `RANK`, `LOCAL_RANK` and `WORLD_SIZE`. Where
+none is set, the process is alone: rank 0 of 1. Where only some are, raise a `ValueError` whose text names the
+missing ones and says to start with `torchrun`.
 """,
     hints=(
         "There are three cases. All three variables are set, or none is, or only some are. Ask which of "
         "these must never pass in silence, and what the other two should return.",
-        "Collect the names that aren't in `environment` in a list. Its length tells you which case you "
-        "have. If only some are missing, put their names into the error's text, and say how to start the "
-        "script. The values are texts, so turn each one into a number.",
+        "Collect the names that aren't in `environment` in a list. Its length tells you which case you have. "
+        "If only some are missing, put their names into the error's text, and say how to start the script. "
+        "The values are texts, so turn each one into a number.",
         """This function needs two settings, and its error names the ones that it didn't get. Yours has one
 case more.
 
@@ -123,8 +118,8 @@ print(area({"width": "8", "height": "5"}))  # 40
     reference=rank_of,
     check_answer=_check_rank_of,
     why="One script now serves a laptop and a cluster. Default values from `environment.get` would do that "
-    "too, until a variable is lost: then every process thinks that it's alone, trains on all the data "
-    "and writes over the others' checkpoints, without an error.",
+    "too, until a variable is lost: then every process thinks that it's alone, trains on all the data and "
+    "writes over the others' checkpoints, without an error.",
     diagnoses={
         "not-alone": "A script that was started without torchrun must go on, as rank 0 of 1.",
         "half-set": "Some variables are missing, and there was no error.",

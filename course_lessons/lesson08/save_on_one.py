@@ -1,14 +1,11 @@
 """Four ranks, one file."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from torch import nn
 
 from course_lessons.shared.checking import on_ranks
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from simgpu import cluster
 
 
@@ -21,17 +18,17 @@ def save_on_one(model, dist, save):
 class _Net(nn.Module):
     """A network with buffers, and with a child that is called ``module``."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.module = nn.Linear(3, 4)
         self.norm = nn.BatchNorm1d(4)
 
 
-def _program(dist: Any, answer: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
+def _program(dist, answer):
     """Return what a rank saved, and the state of its model."""
-    saved: list[Any] = []
+    saved = []
 
-    def save(values: Any) -> None:
+    def save(values):
         cluster.compute(dist, 1.0, "save")
         saved.append(values)
 
@@ -42,7 +39,7 @@ def _program(dist: Any, answer: Callable[..., Any]) -> tuple[list[Any], dict[str
     return saved, model.module.state_dict()
 
 
-def _check_save_on_one(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_save_on_one(answer, judge):
     for ranks in (2, 1, 4):
         run = on_ranks(_program, answer, ranks, judge, "hang")
         saved, right = run.results[0]
@@ -69,9 +66,9 @@ EXERCISE = Exercise(
     minutes=6,
     task="""
 In the cell, every rank writes the same file at once, with keys that the plain model does not know. Write
-`save_on_one(model, dist, save)` for a `model` wrapped by `DistributedDataParallel`: rank 0 calls `save(state)` once,
-with the keys of the model inside. All ranks call the function. Saving takes a while; when the function returns on any
-rank, the file is there. (`dist` stands for `torch.distributed`.)
+`save_on_one(model, dist, save)` for a `model` wrapped by `DistributedDataParallel`: rank 0 calls
+`save(state)` once, with the keys of the model inside. All ranks call the function. Saving takes a while; when
+the function returns on any rank, the file is there. (`dist` stands for `torch.distributed`.)
 """,
     hints=(
         "Ask three questions. Which rank has to write the file? What should the others do in the meantime? "
@@ -94,12 +91,14 @@ print(list(average.module.state_dict()))  # ['weight', 'bias']
     reference=save_on_one,
     check_answer=_check_save_on_one,
     why="All replicas are equal, so one copy is enough, and the barrier makes sure that no rank loads the "
-    "file or ends the job before it's written. With FSDP no rank has the whole model, so there each "
-    "rank saves its own part with `torch.distributed.checkpoint`.",
+    "file or ends the job before it's written. With FSDP no rank has the whole model, so there each rank "
+    "saves its own part with `torch.distributed.checkpoint`.",
     diagnoses={
         "every-rank": "Several ranks write the same file.",
-        "wrapped-keys": "The keys are those of the wrapper: each begins with one `module.` more than in the model inside.",
-        "missing-keys": "Keys are missing. A model's state has its buffers too, such as BatchNorm's running mean.",
+        "wrapped-keys": "The keys are those of the wrapper: each begins with one `module.` more than in the "
+        "model inside.",
+        "missing-keys": "Keys are missing. A model's state has its buffers too, such as BatchNorm's running "
+        "mean.",
         "no-wait": "Some ranks go on while rank 0 still writes.",
         "hang": "Ranks wait for ever. A barrier counts only where every rank comes to it.",
     },

@@ -1,21 +1,16 @@
 """The rate in the log."""
 
-from __future__ import annotations
-
-import functools
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import keeps, one_thread
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import nearly
 
@@ -36,19 +31,18 @@ def train_logged(model, batches, optimizer, every, clock, log):
             total, samples, begin = 0, 0, now
 
 
-def _logged(train: Callable[..., Any], sizes: list[int], every: int) -> dict[str, Any]:
+def _logged(train, sizes, every):
     """Return the lines of the log and the trained weights; the clock moves in forward passes alone."""
     torch.manual_seed(len(sizes))
-    now = 40.0
+    now, lines = 40.0, []
 
-    def tick(_: nn.Module, args: tuple[Tensor]) -> None:
+    def tick(module, args):
         nonlocal now
         now += 0.25 + len(args[0]) / 64
 
-    def log(step: int, loss: float, rate: float) -> None:
+    def log(step, loss, rate):
         lines.append({"step": step, "loss": loss, "rate": rate})
 
-    lines: list[dict[str, Any]] = []
     model = nn.Linear(4, 3)
     model.register_forward_pre_hook(tick)
     batches = [(torch.randn(n, 4), torch.randint(3, (n,))) for n in sizes]
@@ -57,9 +51,9 @@ def _logged(train: Callable[..., Any], sizes: list[int], every: int) -> dict[str
     return {"lines": lines, "weights": list(model.parameters())}
 
 
-def _read(judge: Judge, got: dict[str, Any]) -> dict[str, Any]:
+def _read(judge, got):
     for line in got["lines"]:
-        if isinstance(line["loss"], Tensor) or isinstance(line["rate"], Tensor):
+        if isinstance(line["loss"], torch.Tensor) or isinstance(line["rate"], torch.Tensor):
             judge.no(seen=line, expected="Python numbers")
     return got
 
@@ -75,9 +69,10 @@ TWINS = twins_of(
     },
 )
 _LINES = OverCases(
-    functools.partial(_logged, train_logged),
+    train_logged,
     [([8, 8, 8, 8, 3, 8, 5], 3), ([6, 2, 6, 4], 2), ([7, 9], 5), ([5, 8, 2, 4, 6], 1)],
-    {name: functools.partial(_logged, twin) for name, twin in TWINS.items()},
+    TWINS,
+    run=_logged,
     read=_read,
     alike=nearly(1e-4, 1e-5),
     situation=lambda sizes, every: f"every={every}, batches of {sizes} rows",
@@ -85,20 +80,15 @@ _LINES = OverCases(
 
 
 @one_thread()
-def _check_train_logged(answer: Callable[..., Any], judge: Judge) -> None:
-    _LINES(functools.partial(_logged, keeps(answer, judge, 1)), judge)
+def _check_train_logged(answer, judge):
+    _LINES(keeps(answer, judge, 1), judge)
     if problem := simgpu.problem():
         print(f"Judged on the CPU alone, where nothing waits. {problem}")
         return
-    _judge_waits(answer, judge)
-
-
-def _judge_waits(answer: Callable[..., Any], judge: Judge) -> None:
-    """Refuse waits in every step, and rates that leave out what the device has still to do."""
     steps, every, rows = 6, 4, 16384
-    ends: list[tuple[float, float]] = []
+    ends = []
 
-    def log(step: int, loss: float, rate: float) -> None:
+    def log(step, loss, rate):
         ends.append((clock.host, rate))
 
     with memory.spare_device("4 GB") as device, memory.Hollow():
@@ -133,11 +123,11 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-The loop below logs millions of samples a second, and an epoch takes far longer than that. It has four faults. Write
-`train_logged(model, batches, optimizer, every, clock, log)`, which trains as it does. After every `every` steps, and
-after the last, it calls `log(step, loss, rate)` once: the number of steps so far and, since the last line, the mean
-loss of a sample, a Python number, and the samples a second by `clock()`, in seconds. `batches` is a list of `(x, y)`
-on the device, of unequal size. The host waits once a line.
+The loop below logs millions of samples a second, and an epoch takes far longer than that. It has four faults.
+Write `train_logged(model, batches, optimizer, every, clock, log)`, which trains as it does. After every
+`every` steps, and after the last, it calls `log(step, loss, rate)` once: the number of steps so far and,
+since the last line, the mean loss of a sample, a Python number, and the samples a second by `clock()`, in
+seconds. `batches` is a list of `(x, y)` on the device, of unequal size. The host waits once a line.
 """,
     hints=(
         "Kernels run after Python has launched them. So what does the clock measure, if the host reads it "
@@ -164,9 +154,10 @@ print(total.item() / count)  # 3.0, but the mean of the two means is 2.5
         "waits-each-step": "The host waits in every step. Only a line of the log needs a number.",
         "launch-rate": "The clock was read before the device had done its work, so the rate is that of the "
         "launches.",
-        "begins-elsewhere": "The time of a line must begin where the last one's ended: at the clock that was read after the wait.",
-        "since-start": "That is counted from the beginning of the training. Sum, samples and clock begin anew "
-        "with each line.",
+        "begins-elsewhere": "The time of a line must begin where the last one's ended: at the clock that was "
+        "read after the wait.",
+        "since-start": "That is counted from the beginning of the training. Sum, samples and clock begin "
+        "anew with each line.",
         "mean-of-means": "That is the mean of the batches' means. The batches differ in size.",
     },
     may_change=True,

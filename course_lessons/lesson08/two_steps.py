@@ -1,17 +1,14 @@
 """Two optimisers, one scaler."""
 
-from __future__ import annotations
-
 import math
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import nearly
 
@@ -28,19 +25,15 @@ def two_steps(model, x, y, loss_fn, optimizers, scaler, dtype):
     return loss.detach()
 
 
-def _case(*overflows: str) -> tuple[Any, ...]:
+def _case(*overflows):
     """Return the arguments of the last of some steps; for each the part is named that overflows."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
-    model.overflows, model.dtypes, model.backwards = overflows, set(), 0
+    model.overflows, model.dtypes, model.backwards = overflows, set(), []
     for part, layer in (("first", model[0]), ("second", model[2])):
         for p in layer.parameters():
             p.register_hook(lambda g, part=part: g * (math.inf if model.now == part else 1.0))
         layer.register_forward_hook(lambda *args: model.dtypes.add(str(args[2].dtype)))
-
-    def count(_: Tensor) -> None:
-        model.backwards += 1
-
     optimizers = [
         torch.optim.SGD(model[0].parameters(), lr=0.1),
         torch.optim.SGD(model[2].parameters(), lr=0.05, momentum=0.5),
@@ -50,26 +43,25 @@ def _case(*overflows: str) -> tuple[Any, ...]:
     for (x_before, y_before), model.now in zip(earlier, overflows, strict=False):
         two_steps(model, x_before, y_before, F.cross_entropy, optimizers, scaler, torch.float16)
     model.now = overflows[-1]
-    model[0].bias.register_hook(count)
+    model[0].bias.register_hook(lambda _: model.backwards.append(1))
     model.dtypes.clear()
     for p in model.parameters():
         p.grad = torch.full_like(p, 0.5)  # left over from an earlier step
     return model, x, y, F.cross_entropy, optimizers, scaler, torch.float16
 
 
-def _read(judge: Judge, got: Any) -> Tensor:
-    loss = judge.is_a(got, Tensor, "a tensor")
+def _read(judge, got):
+    loss = judge.is_a(got, torch.Tensor, "a tensor")
     if loss.requires_grad:
         judge.no(seen=loss, expected="the loss without its graph")
     return loss
 
 
-def _look(got: Tensor, model: Any, *others: Any) -> dict[str, Any]:
-    *_, scaler, _ = others
+def _look(got, model, x, y, loss_fn, optimizers, scaler, dtype):
     return {
         "loss": got,
         "dtypes out of the layers": sorted(model.dtypes),
-        "backward passes": model.backwards,
+        "backward passes": len(model.backwards),
         "scale": scaler.get_scale(),
         "first part": list(model[0].parameters()),
         "second part": list(model[2].parameters()),
@@ -96,10 +88,10 @@ EXERCISE = Exercise(
     minutes=12,
     task="""
 A network's two parts have an optimiser each: one for an embedding, say, one for the rest. Write
-`two_steps(model, x, y, loss_fn, optimizers, scaler, dtype)`: one mixed-precision step, from one loss and one backward
-pass, with **both** `optimizers`, which together hold all parameters. Where the gradients of one part overflow, only
-that part's step is left out. Gradients of an earlier step may still be there. Return the loss as a tensor, unscaled
-and without its graph.
+`two_steps(model, x, y, loss_fn, optimizers, scaler, dtype)`: one mixed-precision step, from one loss and one
+backward pass, with **both** `optimizers`, which together hold all parameters. Where the gradients of one part
+overflow, only that part's step is left out. Gradients of an earlier step may still be there. Return the loss
+as a tensor, unscaled and without its graph.
 """,
     hints=(
         "Three calls of the scaler have to find their place: `scale`, `step` and `update`. Ask what each of "
@@ -140,10 +132,11 @@ scaler.update()
     "`update()` closes the books of all of them, so after it, a gradient that's still scaled would be "
     "divided by another scale.",
     diagnoses={
-        "update-each": "The scaler was updated between the two steps. The second one's gradients still had the old "
-        "scale.",
+        "update-each": "The scaler was updated between the two steps. The second one's gradients still had "
+        "the old scale.",
         "skips-both": "One part overflowed, and both steps were left out.",
-        "bare-step": "`optimizer.step()` was called in the place of `scaler.step`, and takes gradients that overflowed too.",
+        "bare-step": "`optimizer.step()` was called in the place of `scaler.step`, and takes gradients that "
+        "overflowed too.",
         "still-scaled": "One of the optimisers stepped by itself, with gradients that still had the scale.",
         "twice": "Each optimiser makes two steps: `scaler.step` has made one.",
     },

@@ -1,10 +1,7 @@
 """Count the waits."""
 
-from __future__ import annotations
-
 import io
 from contextlib import redirect_stdout
-from typing import Any
 
 import torch
 from torch import nn
@@ -12,9 +9,7 @@ from torch.nn import functional as F
 
 import simgpu
 from course_lessons.shared import memory
-from course_utils.exercises import Exercise, Judge
-
-from .checking import plain
+from course_utils.exercises import Exercise
 
 
 def waits():
@@ -47,7 +42,7 @@ WAITS = 15
 """What ``four_steps`` counts on the simulated device; for a PyTorch that cannot have it."""
 
 
-def count_waits() -> int:
+def count_waits():
     """Run ``four_steps`` on a simulated device of its own; return how often the host waited."""
     if simgpu.problem():
         return WAITS
@@ -61,8 +56,8 @@ def count_waits() -> int:
     return counted.synchronizations
 
 
-def _check_waits(answer: Any, judge: Judge) -> None:
-    got, right = judge.number(plain(answer)), count_waits()
+def _check_waits(answer, judge):
+    got, right = judge.number(answer), count_waits()
     diagnoses = {1 - right: "end-only", -8: "eight-few", -4: "four-few", -2: "two-few"}
     diagnoses |= dict.fromkeys((4, 8, 12), "four-many")
     if got != right:
@@ -75,8 +70,9 @@ EXERCISE = Exercise(
     level=2,
     minutes=6,
     task="""
-How often does the host wait for the device in this loop? The loader gives **four** batches, pairs of tensors in
-ordinary (pageable) memory, and no loss is above 100. Answer with a number. The check runs the loop and counts.
+How often does the host wait for the device in this loop? The loader gives **four** batches, pairs of tensors
+in ordinary (pageable) memory, and no loss is above 100. Answer with a number. The check runs the loop and
+counts.
 
 ```python
 def four_steps(model, loader, optimizer, device):
@@ -98,9 +94,9 @@ def four_steps(model, loader, optimizer, device):
 ```
 """,
     hints=(
-        "The host waits where Python itself needs a value from the device: to decide, to print, or to "
-        "return a number. It also waits for a copy from memory that isn't pinned. Go through the loop, and "
-        "mark every line of these kinds.",
+        "The host waits where Python itself needs a value from the device: to decide, to print, or to return "
+        "a number. It also waits for a copy from memory that isn't pinned. Go through the loop, and mark "
+        "every line of these kinds.",
         "`argmax`, `==`, `total +=` and the clipping leave their results on the device, so the host doesn't "
         "wait for them. For each line that you've marked, count how often it runs. One line may also wait "
         "more than once.",
@@ -117,17 +113,19 @@ print(bool(total > 9))  # the last wait, so 3 in all
     ),
     reference=waits,
     check_answer=_check_waits,
-    why="None of these lines is called `synchronize`. Copies from ordinary memory, an `if` on a tensor and a print are the waits that "
-    "profiles find, and the first of them goes away with pinned memory and `non_blocking=True`.",
+    why="None of these lines is called `synchronize`. Copies from ordinary memory, an `if` on a tensor and a "
+    "print are the waits that profiles find, and the first of them goes away with pinned memory and "
+    "`non_blocking=True`.",
     diagnoses={
-        "eight-few": "Eight are missing. A copy from pageable memory makes the host wait until the data have left, and there "
-        "are two in each step.",
-        "four-few": "Four are missing, as many as there are steps. Each step waits for the copy of `x`, for the copy of `y`, and "
-        "for the truth value that `if loss > 100` needs.",
-        "two-few": "Two are missing, as many as there are losses printed: to print a loss the host must have it.",
+        "eight-few": "Eight are missing. A copy from pageable memory makes the host wait until the data have "
+        "left, and there are two in each step.",
+        "four-few": "Four are missing, as many as there are steps. Each step waits for the copy of `x`, for "
+        "the copy of `y`, and for the truth value that `if loss > 100` needs.",
+        "two-few": "Two are missing, as many as there are losses printed: to print a loss the host must have "
+        "it.",
         "end-only": "`.item()` is not the only line that waits. What does an `if` need, and a copy from "
         "ordinary memory?",
-        "four-many": "Too many, by a whole number for each step. The lines whose result stays on the device do not "
-        "wait: `argmax`, `==`, `total +=`, the clipping.",
+        "four-many": "Too many, by a whole number for each step. The lines whose result stays on the device "
+        "do not wait: `argmax`, `==`, `total +=`, the clipping.",
     },
 )

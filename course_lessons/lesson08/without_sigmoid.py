@@ -1,16 +1,12 @@
 """Out with the sigmoid, and then?"""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
 
@@ -18,7 +14,7 @@ def without_sigmoid(model):
     return model[:-1], nn.BCEWithLogitsLoss(), lambda logits: logits > 0
 
 
-def _check_without_sigmoid(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_without_sigmoid(answer, judge):
     x = torch.randn(32, 4, generator=torch.Generator().manual_seed(5))
     for scale in (1.0, 3.0):
         torch.manual_seed(3)
@@ -42,7 +38,7 @@ def _check_without_sigmoid(answer: Callable[..., Any], judge: Judge) -> None:
         _judge_decide(decide, logits, judge)
 
 
-def _judge_loss(loss_fn: Any, logits: Tensor, judge: Judge) -> None:
+def _judge_loss(loss_fn, logits, judge):
     """Compare the losses for hard targets, for soft ones, and where the sigmoid is rounded to 0 and 1."""
     if isinstance(loss_fn, type):
         judge.no("loss-class", seen=loss_fn, expected=f"{loss_fn.__name__}()")
@@ -62,7 +58,7 @@ def _judge_loss(loss_fn: Any, logits: Tensor, judge: Judge) -> None:
             judge.no("saturates" if size < 200 else "wrong-value", seen=seen, expected=f"{size:g}")
 
 
-def _judge_decide(decide: Any, logits: Tensor, judge: Judge) -> None:
+def _judge_decide(decide, logits, judge):
     if not callable(decide):
         judge.no(seen=decide, expected="a function of logits")
     edges = torch.tensor([[-2.0], [-0.6], [-0.1], [0.0], [0.2], [0.7], [3.0]])
@@ -86,12 +82,12 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     task="""
-A tutorial trains `nn.Sequential(…, nn.Linear(64, 1), nn.Sigmoid())` with `nn.BCELoss`, which CUDA's autocast refuses.
-Write `without_sigmoid(model)` for a `Sequential` that ends in a sigmoid. Return three things:
+A tutorial trains `nn.Sequential(…, nn.Linear(64, 1), nn.Sigmoid())` with `nn.BCELoss`, which CUDA's autocast
+refuses. Write `without_sigmoid(model)` for a `Sequential` that ends in a sigmoid. Return three things:
 
 - the **network** that gives logits, made of the same parameters (the optimiser holds them);
-- the **loss function** that equals `BCELoss` on the old outputs, is allowed under autocast, and is exact where
-  the sigmoid was rounded to 0 or 1 (logits of ±200 cost up to 200);
+- the **loss function** that equals `BCELoss` on the old outputs, is allowed under autocast, and is exact
+  where the sigmoid was rounded to 0 or 1 (logits of ±200 cost up to 200);
 - **decide**, a function from logits to a bool tensor: True where the old output was above 0.5.
 """,
     hints=(
@@ -116,8 +112,10 @@ print(torch.allclose(old, new))  # True, because this loss has the softmax insid
     why="Three lines change together: the last layer, the loss, and the threshold. If you forget the third, "
     "you measure another accuracy and look for the fault in the training.",
     diagnoses={
-        "sigmoid-stays": "The network still ends in its sigmoid. With a loss that has one inside there would be two.",
-        "copies": "These are other parameters than the model's. The optimiser would go on training the old ones.",
+        "sigmoid-stays": "The network still ends in its sigmoid. With a loss that has one inside there would "
+        "be two.",
+        "copies": "These are other parameters than the model's. The optimiser would go on training the old "
+        "ones.",
         "loss-class": "That is the class of a loss. Make one of it: put parentheses after its name.",
         "saturates": "For logits far from 0 the loss is wrong: the sigmoid is rounded to 0 and to 1 there "
         "before the logarithm is taken.",

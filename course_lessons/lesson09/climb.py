@@ -1,4 +1,4 @@
-"""What is known of a climb: its rungs, the file that they are kept in, the table, the ladder and the report card."""
+"""What is known of a climb: its rungs, their file, the table, the ladder and the report card."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from course_utils.files import write
 from course_utils.timing import Measurement
 
 MARGIN = 0.10
-"""How far below the first loop's accuracy a loop that is kept may lie: one epoch of one seed wanders by a few points."""
+"""How far below the first loop's accuracy a loop that is kept may lie: one epoch wanders by a few points."""
 
 
 class Climb:
@@ -142,10 +142,11 @@ class Climb:
         picture = data.with_suffix(".png")
         self._put(data)
         title = f"{self.base.machine} ({self.device}), PyTorch {self.base.torch}, {self.base.date}"
-        report_card(self._heights(), title, self._written(), headlines, picture, self._unit)
+        results = {n: v if isinstance(v, str) else _spread(v) for n, v in self.results.items()}
+        report_card(self._heights(), title, results, headlines, picture, self._unit)
         return picture, data
 
-    def as_dict(self) -> dict[str, Any]:
+    def _as_dict(self) -> dict[str, Any]:
         """Return all that is known as plain values, ready for JSON."""
         return {
             "schema": 2,
@@ -172,7 +173,7 @@ class Climb:
 
     def _put(self, path: Path) -> None:
         """Write all that is known, so that the file is whole at every moment (lesson 03)."""
-        known = self.as_dict()
+        known = self._as_dict()
         write(path, json.dumps(known | {"sha256": _sum(known)}, indent=1, ensure_ascii=False))
 
     def _stem(self, when: str) -> str:
@@ -243,12 +244,6 @@ class Climb:
         print(
             f"The first loop has {self._reference:.1%} after one epoch; what is kept, at least {lowest:.1%}."
         )
-
-    def _written(self) -> dict[str, str]:
-        return {
-            name: value if isinstance(value, str) else _spread(value)
-            for name, value in self.results.items()
-        }
 
 
 def _sum(known: Mapping[str, Any]) -> str:

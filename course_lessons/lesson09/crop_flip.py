@@ -1,19 +1,16 @@
 """A random crop for each image, all at once."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 import simgpu
-from course_lessons.lesson09.checking import Operations, candidates, numbered
+from course_lessons.lesson09.checking import Counter, candidates, numbered
 from course_lessons.shared import memory
-from course_utils.exercises import Exercise, Judge
+from course_lessons.shared.checking import Operations
+from course_utils.exercises import Exercise
 
 
 def crop_flip(images, pad, flip):
@@ -25,41 +22,37 @@ def crop_flip(images, pad, flip):
     return torch.where(mirrored, cut.flip(3), cut)
 
 
-_SEED = 905_117
-"""No seed that anybody takes, so that an answer which sets one is noticed."""
+_CASES = (
+    ((500, 6, 5), torch.uint8, 1, 0.5),
+    ((600, 4, 6), torch.float32, 2, 0.0),
+    ((200, 5, 5), torch.float32, 1, 1.0),
+    ((500, 5, 4), torch.uint8, 1, 0.25),
+)
 
 
-def _check_crop_flip(answer: Callable[..., Any], judge: Judge) -> None:
-    for seed, (shape, dtype, pad, flip) in enumerate(
-        (
-            ((500, 6, 5), torch.uint8, 1, 0.5),
-            ((600, 4, 6), torch.float32, 2, 0.0),
-            ((200, 5, 5), torch.float32, 1, 1.0),
-            ((500, 5, 4), torch.uint8, 1, 0.25),
-        )
-    ):
+def _check_crop_flip(answer, judge):
+    for seed, (shape, dtype, pad, flip) in enumerate(_CASES, 905_117):  # no seed that anybody takes
         images = numbered(*shape, dtype)
         crops = candidates(images, pad)
-        torch.manual_seed(_SEED + seed)
+        torch.manual_seed(seed)
         calls = []
         for _ in range(2):
             got = judge.is_a(answer(images, pad, flip), Tensor, "a tensor")
             form, wanted = (f"{tuple(t.shape)}, {t.dtype}" for t in (got, images))
             judge.expect("shape and dtype", form, wanted)
             calls.append(_read_crops(crops, got, judge))
-        judge.expect("the seed afterwards", torch.initial_seed(), _SEED + seed)
+        judge.expect("the seed afterwards", torch.initial_seed(), seed)
         _judge_chances(calls, pad, flip, judge)
-    counts = {}
-    for n in (8, 40):
+    few, many = Counter(), Counter()
+    for counter, n in ((few, 8), (many, 40)):
         images = numbered(n, 6, 6, torch.uint8)
-        with Operations() as operations:
+        with Operations(counter.note):
             answer.__wrapped__(images, 2, 0.5)  # without what the checker does with the arguments
-        counts[n] = operations.count
-    if counts[40] >= counts[8] + 32:
-        seen = f"{counts[8]} operations for 8 images, {counts[40]} for 40"
+    if many.count >= few.count + 32:
+        seen = f"{few.count} operations for 8 images, {many.count} for 40"
         judge.no("one-by-one", seen=seen, expected="as many for 40 as for 8")
     needed = "operations whose result the host must know before it goes on"
-    judge.expect(needed, operations.waits, 0, "waits")
+    judge.expect(needed, many.waits, 0, "waits")
     if not simgpu.problem():
         with memory.spare_device("1 GB") as device:
             images = numbered(8, 6, 6, torch.uint8).to(device)
@@ -70,27 +63,22 @@ def _check_crop_flip(answer: Callable[..., Any], judge: Judge) -> None:
         judge.expect("copies to the device", len(counters.copies), 0, "made-on-the-host")
 
 
-def _read_crops(crops: Tensor, got: Tensor, judge: Judge) -> tuple[Tensor, Tensor, Tensor]:
+def _read_crops(crops, got, judge):
     """Return for each image how far down and to the right it was cut, and whether it is mirrored."""
     hits = (crops == got).flatten(3).all(3).flatten(0, 1)
     for first in (~hits.any(0)).nonzero().flatten().tolist():
-        judge.no(
-            seen=f"image {first}: {got[first, :2].tolist()} (rows and columns, numbered from 1)",
-            expected="a window of the image with a border of zeros",
-        )
+        seen = f"image {first}: {got[first, :2].tolist()} (rows and columns, numbered from 1)"
+        judge.no(seen=seen, expected="a window of the image with a border of zeros")
     which = hits.float().argmax(0)
     side = math.isqrt(len(crops))
     return which // 2 // side, which // 2 % side, which % 2 == 1
 
 
-def _judge_chances(
-    calls: list[tuple[Tensor, Tensor, Tensor]], pad: int, flip: float, judge: Judge
-) -> None:
+def _judge_chances(calls, pad, flip, judge):
     """Judge whether what two calls drew comes as often as it should, and independently."""
     side = 2 * pad + 1
-    again = flip**2 + (1 - flip) ** 2
 
-    def judge_share(hits: Tensor, chance: float, what: str, diagnosis: str = "wrong-value") -> None:
+    def judge_share(hits, chance, what, diagnosis="wrong-value"):
         share = float(hits.float().mean())
         most = 6 * math.sqrt(chance * (1 - chance) / len(hits)) + 1e-9
         if abs(share - chance) > most or (chance and not share):
@@ -98,19 +86,20 @@ def _judge_chances(
 
     for top, left, mirrored in calls:
         place = top * side + left
-        moved = int(place[0]) != side * side // 2
+        one_offset = len(place.unique()) == 1 and int(place[0]) != side * side // 2
         for at in range(side * side):
-            only = "one-offset" if moved and (place == place[0]).all() else "wrong-value"
-            judge_share(place == at, 1 / side**2, f"cut {at // side} down, {at % side} right", only)
-        only = "one-coin" if len(mirrored.unique()) == 1 else "wrong-value"
-        judge_share(mirrored, flip, "mirrored", only if 0 < flip < 1 else "wrong-value")
+            what = f"cut {at // side} down, {at % side} right"
+            judge_share(
+                place == at, 1 / side**2, what, "one-offset" if one_offset else "wrong-value"
+            )
+        one_coin = 0 < flip < 1 and len(mirrored.unique()) == 1
+        judge_share(mirrored, flip, "mirrored", "one-coin" if one_coin else "wrong-value")
         for way, place in (("down", top), ("to the right", left)):
             for at in range(side):
                 judge_share(mirrored[place == at], flip, f"mirrored of those cut {at} {way}")
-    draws = zip(
-        *calls, (1 / side, 1 / side, again), ("down", "to the right", "mirrored"), strict=True
-    )
-    for first, second, chance, what in draws:
+    again = (1 / side, 1 / side, flip**2 + (1 - flip) ** 2)
+    names = ("down", "to the right", "mirrored")
+    for first, second, chance, what in zip(*calls, again, names, strict=True):
         judge_share(first == second, chance, f"in a second call as in the first ({what})")
         for apart in (1, len(second) // 2):
             same = second[apart:] == second[:-apart]
@@ -123,19 +112,18 @@ EXERCISE = Exercise(
     level=3,
     minutes=20,
     task="""
-Write `crop_flip(images, pad, flip)`: for a batch `(n, channels, height, width)` on any device, of any
-dtype, put a border of `pad` zeros around each image, cut a window of the old size out of it at a random place, and mirror
-it left to right with probability `flip`. **Each image** has a place and a coin of its own, all places are
-equally likely, and shape and dtype stay. No loop over images, and nothing that makes the host wait.
+Write `crop_flip(images, pad, flip)`: for a batch `(n, channels, height, width)` on any device, of any dtype,
+put a border of `pad` zeros around each image, cut a window of the old size out of it at a random place, and
+mirror it left to right with probability `flip`. **Each image** has a place and a coin of its own, all places
+are equally likely, and shape and dtype stay. No loop over images, and nothing that makes the host wait.
 """,
     hints=(
         "Pad the images first. How many windows of the old size does one padded image then hold? "
         "`tensor.unfold(dim, size, 1)` shows all windows along one dimension. It's a view, so it copies "
         "nothing.",
-        "After two `unfold`s, index tensors of n numbers pick one window for each image, and `:` keeps "
-        "all channels. There are 2·pad + 1 places each way, and `torch.randint` can draw them all at "
-        "once. For the mirror, toss n coins and let `torch.where` choose. Make every new tensor on "
-        "`images.device`.",
+        "After two `unfold`s, index tensors of n numbers pick one window for each image, and `:` keeps all "
+        "channels. There are 2·pad + 1 places each way, and `torch.randint` can draw them all at once. For "
+        "the mirror, toss n coins and let `torch.where` choose. Make every new tensor on `images.device`.",
         "Here each of two signals gets a window of its own. Then a mask that fits the shape lets only "
         "the first change.\n"
         """
@@ -151,14 +139,16 @@ print(torch.where(loud, 10 * cut, cut))
     ),
     reference=crop_flip,
     check_answer=_check_crop_flip,
-    why="The same handful of operations serves 8 images or 8,000. The work for one image is tiny, so "
-    "what takes the time in a loop is asking for it image by image.",
+    why="The same handful of operations serves 8 images or 8,000. The work for one image is tiny, so what "
+    "takes the time in a loop is asking for it image by image.",
     diagnoses={
         "one-offset": "The whole batch was moved by the same offset. Each image needs its own draw.",
-        "one-coin": "No image of a call was mirrored differently from the others. Each image tosses a coin of its own.",
-        "waits": "The host needs a number out of a tensor here, as `.item()`, an `if` and an index of booleans do. On a GPU it would have to wait for it.",
-        "made-on-the-host": "The images are on a device, and something that you made was on the host: it had to "
-        "be carried across. Say `device=images.device` wherever a tensor is made.",
+        "one-coin": "No image of a call was mirrored differently from the others. Each image tosses a coin "
+        "of its own.",
+        "waits": "The host needs a number out of a tensor here, as `.item()`, an `if` and an index of "
+        "booleans do. On a GPU it would have to wait for it.",
+        "made-on-the-host": "The images are on a device, and something that you made was on the host: it had "
+        "to be carried across. Say `device=images.device` wherever a tensor is made.",
         "one-by-one": "The number of operations grows with the batch: somewhere there is a loop over images.",
     },
 )

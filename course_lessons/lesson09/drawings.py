@@ -49,7 +49,7 @@ def ladder(heights: Sequence[Height], limit: float | None = None, unit: str = CO
     fig, ax = plt.subplots(figsize=(8.2, 0.33 * len(heights) + 1.5), layout="constrained")
     _rungs(ax, heights, limit, unit)
     fig.legend(loc="outside upper center", ncols=5, fontsize=9)
-    present(fig, f"The ladder, from the bottom up. {_said(heights, limit, unit)}")
+    present(fig, f"The ladder, from the bottom up. {_summary(heights, limit, unit)}")
 
 
 def report_card(
@@ -100,7 +100,7 @@ def report_card(
         empty.axis("off")
     fig.savefig(path, dpi=150)
     each = word("; ").join(f"{name}{word(': ')}{value}" for name, value in results.items())
-    present(fig, f"Report card of {title}. {_said(heights, None, unit)} {each}.")
+    present(fig, f"Report card of {title}. {_summary(heights, None, unit)} {each}.")
 
 
 def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None, unit: str) -> None:
@@ -140,18 +140,18 @@ def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None, unit: str) 
         ax.axvline(limit, color="black", linestyle=":", label=allowed)
     ax.set_xscale("log")
     ax.set_yticks(range(len(measured)), [rung.name for rung in measured])
-    ax.set(ylim=(-0.6, len(measured) - 0.4), xlabel=_below(heights, unit))
+    ax.set(ylim=(-0.6, len(measured) - 0.4), xlabel=_axis_label(heights, unit))
     ax.grid(axis="y", visible=False)
     log_ticks(ax.xaxis)
 
 
-def _below(heights: Sequence[Height], unit: str) -> str:
+def _axis_label(heights: Sequence[Height], unit: str) -> str:
     missing = word(", ").join(rung.name for rung in heights if not rung.reached)
     label = f"{say(unit)}/s (measured: median and quartiles)"
     return f"{label}\nnot measured here: {missing}" if missing else label
 
 
-def _said(heights: Sequence[Height], limit: float | None, unit: str) -> str:
+def _summary(heights: Sequence[Height], limit: float | None, unit: str) -> str:
     words = [
         f"{r.name}: {r.reached[1]:,.0f} {say(unit)}/s, {'kept' if r.kept else 'left out'}"
         if r.reached

@@ -1,9 +1,6 @@
 """Up, and down to nothing."""
 
-from __future__ import annotations
-
 import math
-from random import Random
 
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise
@@ -22,12 +19,13 @@ _MISTAKES = {
     "no-warm-up": ({_RISE: "1"}, {f"min({_RISE}, {_FALL})": "(steps - step) / steps"}),
     "stays-up": {_FALL: "1"},
     "cosine": {
-        f"min({_RISE}, {_FALL})": f"({_RISE} if step < warm else (1 + math.cos(math.pi * (1 - {_FALL}))) / 2)"
+        f"min({_RISE}, {_FALL})": f"({_RISE} if step < warm else "
+        f"(1 + math.cos(math.pi * (1 - {_FALL}))) / 2)"
     },
 }
 
 
-def _draw(random: Random) -> tuple[int, int, float, int]:
+def _draw(random):
     steps = random.randrange(2, 30)
     peak = round(10 ** random.uniform(-3, 0.5), 4)
     return random.randrange(steps), steps, peak, random.randrange(1, steps + 1)
@@ -39,19 +37,18 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `learning_rate(step, steps, peak, warm)`: the rate of step `step`, counted from 0, in a training of `steps`
-steps. It rises by equal amounts: it would be 0 just *before* the first step, and is `peak` in the last of the
-`warm` steps of warm-up. Then it falls by equal amounts: it would be 0 just *after* the last step. No step has rate 0, and
-only one has `peak`. `warm` lies between 1 and `steps`.
+Write `learning_rate(step, steps, peak, warm)`: the rate of step `step`, counted from 0, in a training of
+`steps` steps. It rises by equal amounts: it would be 0 just *before* the first step, and is `peak` in the
+last of the `warm` steps of warm-up. Then it falls by equal amounts: it would be 0 just *after* the last step.
+No step has rate 0, and only one has `peak`. `warm` lies between 1 and `steps`.
 """,
     hints=(
         "Draw the rates for 10 steps, 3 of them for warm-up. The first three are 1/3, 2/3 and 3/3 of the "
-        "peak. How many equal amounts does it then take to come down to 0, which would be in step 10, "
-        "just after the last one?",
-        "Write the rise and the fall as two lines, each as a share of the peak. Going up, count the "
-        "steps so far, this one included. Going down, count the amounts that are left until 0, and "
-        "divide by the number you've just found. The lower of the two lines is the right one, so you "
-        "don't need an `if`.",
+        "peak. How many equal amounts does it then take to come down to 0, which would be in step 10, just "
+        "after the last one?",
+        "Write the rise and the fall as two lines, each as a share of the peak. Going up, count the steps so "
+        "far, this one included. Going down, count the amounts that are left until 0, and divide by the "
+        "number you've just found. The lower of the two lines is the right one, so you don't need an `if`.",
         "Here's a lamp that brightens for 4 seconds and dims for 2. Unlike your steps, its first and "
         "last moments are 0.\n"
         """
@@ -70,14 +67,15 @@ print([light(second) for second in range(7)])
         twins_of(learning_rate, _MISTAKES, math=math),
         draw=_draw,
     ),
-    why="The rate rises first, so that it doesn't throw the weights about while they're still random. "
-    "Then it falls until the time is up, because at a high rate the network learns fast but never "
-    "settles.",
+    why="The rate rises first, so that it doesn't throw the weights about while they're still random. Then "
+    "it falls until the time is up, because at a high rate the network learns fast but never settles.",
     diagnoses={
         "first-step-lost": "The first step has rate 0: a step that is paid for and learns nothing.",
         "last-step-lost": "The last step has rate 0. It would be 0 only after it.",
-        "no-warm-up": "The first steps don't rise to the peak. While the weights are still random, a high rate throws them about.",
+        "no-warm-up": "The first steps don't rise to the peak. While the weights are still random, a high "
+        "rate throws them about.",
         "stays-up": "It never falls: the last steps rattle as much as the middle ones.",
-        "cosine": "That falls along a cosine, as OneCycleLR does by default. Equal amounts are asked for here.",
+        "cosine": "That falls along a cosine, as OneCycleLR does by default. Equal amounts are asked for "
+        "here.",
     },
 )

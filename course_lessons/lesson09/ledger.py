@@ -7,12 +7,11 @@ its session ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 import torch
 from torch import nn
@@ -26,7 +25,7 @@ from course_utils.predictions import Prediction, predict
 from course_utils.timing import Measurement, take_turns
 from course_utils.tqdm_bar import bar
 
-Training = Callable[[Parts], Iterator[tuple[nn.Module, int]]]
+Steps = Generator[tuple[nn.Module, int], None, None]
 
 ROUNDS = 9
 """How often two loops take turns."""
@@ -44,8 +43,8 @@ class Ledger(Climb):
     Parameters
     ----------
     training
-        Called with the loop's parts, a dict; returns an iterator that trains one step at each ``next`` and
-        yields the model and how many images it has just seen. It never ends.
+        Called with the loop's parts, a dict; a generator that trains one step at each ``next`` and yields
+        the model and how many images it has just seen. It never ends.
     start
         The parts of the loop that everything begins with.
     device
@@ -71,7 +70,7 @@ class Ledger(Climb):
 
     def __init__(
         self,
-        training: Training,
+        training: Callable[[Parts], Steps],
         start: Parts,
         device: torch.device | str,
         *,
@@ -207,15 +206,11 @@ class Ledger(Climb):
 
         Each round gives one ratio; the two begin a round alternately. Warm-up and `LEAD_IN` are not timed.
         """
-        with ExitStack() as stack:
-            paces = [
-                stack.enter_context(
-                    closing(_Pace(self._training(parts), self.device, self._lead_in))
-                )
-                for parts in (old, new)
-            ]
+        with closing(self._training(old)) as old_steps, closing(self._training(new)) as new_steps:
+            old_pace = _Pace(old_steps, self.device, self._lead_in)
+            new_pace = _Pace(new_steps, self.device, self._lead_in)
             rounds = bar(range(ROUNDS), desc=label, leave=False)
-            before, after = take_turns(paces[0].turn, paces[1].turn, rounds)
+            before, after = take_turns(old_pace.turn, new_pace.turn, rounds)
         if self.base is None and dict(old) == self.start:
             rate = {"unit": "samples/s", "quantity": "throughput"}
             self.base = Measurement.of(before, "the first loop", self.device, **rate)
@@ -224,17 +219,13 @@ class Ledger(Climb):
 
     def accuracy(self, parts: Parts, label: str = word("training")) -> float:
         """Train a loop anew for one epoch; return its accuracy on images that it has never seen."""
-        steps = self._training(parts)
         progress = bar(total=self._epoch, desc=label, leave=False)
-        try:
+        with closing(self._training(parts)) as steps, closing(progress):
             seen = 0
             while seen < self._epoch:
                 model, images = next(steps)
                 seen += images
                 progress.update(min(images, self._epoch - progress.n))
-        finally:
-            progress.close()
-            _close(steps)
         return self._evaluate(model)
 
     def whole(self) -> Measurement:
@@ -258,19 +249,13 @@ class Ledger(Climb):
 class _Pace:
     """A training that goes on in turns, and how many images a second it takes in each."""
 
-    def __init__(
-        self,
-        steps: Iterator[tuple[nn.Module, int]],
-        device: torch.device,
-        lead_in: int = LEAD_IN,
-    ) -> None:
+    def __init__(self, steps: Steps, device: torch.device, lead_in: int) -> None:
         self._steps, self._device, self._lead_in = steps, device, lead_in
         self._run(3)
         self._count = 2
         while (took := self._run(self._count)[1]) < TURN and self._count < 10_000:
-            self._count = max(
-                self._count + 1, min(round(self._count * TURN / took), 8 * self._count)
-            )
+            estimate = min(round(self._count * TURN / took), 8 * self._count)
+            self._count = max(self._count + 1, estimate)
 
     def turn(self) -> float:
         """Train for one turn; return the images a second."""
@@ -278,21 +263,12 @@ class _Pace:
         images, took = self._run(self._count)
         return images / took
 
-    def close(self) -> None:
-        """Let go of the loop, and of its loader's workers."""
-        _close(self._steps)
-
     def _run(self, count: int) -> tuple[int, float]:
         synchronize(self._device)
         begin = perf_counter()
         images = sum(images for _, images in islice(self._steps, count))
         synchronize(self._device)
         return images, perf_counter() - begin
-
-
-def _close(steps: Any) -> None:
-    if hasattr(steps, "close"):
-        steps.close()
 
 
 def _verdict(

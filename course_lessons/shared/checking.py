@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from course_utils.exercises import Judge
 from course_utils.exercises.forms import OverCases
@@ -168,12 +169,6 @@ def on_ranks(
         raise Raised(error) from None
 
 
-def values_of(tensor: Tensor) -> str:
-    """Write a tensor's first values."""
-    values = tensor.detach().flatten().tolist()
-    return f"[{', '.join(f'{v:.4g}' for v in values[:6])}{', …' if len(values) > 6 else ''}]"
-
-
 class OrValueError(OverCases):
     """A check over cases in which raising ``ValueError`` is a result too: it counts as ``"ValueError"``."""
 
@@ -184,3 +179,17 @@ class OrValueError(OverCases):
             if not isinstance(getattr(error, "error", error), ValueError):
                 raise
             return "ValueError"
+
+
+class Operations(TorchDispatchMode):
+    """Within it ``note(name, result, args)`` hears of each operation on tensors, such as ``"mm"``, once it has run."""
+
+    def __init__(self, note: Callable[[str, Any, Any], object]) -> None:
+        super().__init__()
+        self.note = note
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run the operation, then tell of it."""
+        result = op(*args, **(kwargs or {}))
+        self.note(op.overloadpacket.__name__, result, args)
+        return result

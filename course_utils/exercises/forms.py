@@ -35,6 +35,9 @@ class OverCases:
     twins
         For each diagnosis a wrong function, or several: what a likely mistake computes. A wrong answer gets
         the diagnosis of the twin that it follows over all cases (``Judge.closest``).
+    run
+        Calls a function with a case, ``run(function, *case)``, and returns what came of it, say the weights that a
+        training function leaves; else ``function(*case)``. For the answer, the reference and the twins.
     read
         Makes of what the answer gave what is compared, or refuses it. A number is wanted unless told.
     look
@@ -56,6 +59,7 @@ class OverCases:
     reference: Callable[..., Any]
     cases: Sequence[tuple[Any, ...]] | Callable[[], Iterable[tuple[Any, ...]]]
     twins: Mapping[str, Callable[..., Any] | tuple[Callable[..., Any], ...]]
+    run: Callable[..., Any] | None = None
     read: Callable[[Judge, Any], Any] | None = None
     look: Callable[..., Any] | None = None
     draw: Callable[[random.Random], tuple[Any, ...]] | None = None
@@ -66,18 +70,14 @@ class OverCases:
 
     def __call__(self, answer: Callable[..., Any], judge: Judge) -> None:
         """Refuse an answer whose values are not the reference's."""
-        read = self.read or (Judge.number if self.look is None else None)
-
-        def checked(*case: Any) -> Any:
-            got = answer(*case)
-            return read(judge, got) if read else got
-
+        read = self.read or (Judge.number if self.run is self.look is None else None)
+        refuse = partial(read, judge) if read else None
         right = self.values(self.reference)
         got: list[Any] = []
         wrong = False
         for case, expected in zip(self.made(), right, strict=True):
             try:
-                got.append(self._value(checked, case))
+                got.append(self._value(answer, case, refuse))
             except Exception as error:
                 if not wrong:
                     error.case = ((word("Case"), self._said(self.made()[len(got)])),)
@@ -130,8 +130,9 @@ class OverCases:
         call = partial(_outcome, self._value) if safe else self._value
         return [call(function, case) for case in self.made()]
 
-    def _value(self, function: Callable[..., Any], case: tuple[Any, ...]) -> Any:
-        got = function(*case)
+    def _value(self, function: Callable[..., Any], case: Sequence[Any], read: Any = None) -> Any:
+        got = self.run(function, *case) if self.run else function(*case)
+        got = read(got) if read else got
         return self.look(got, *case) if self.look else got
 
     def _said(self, case: tuple[Any, ...]) -> str:

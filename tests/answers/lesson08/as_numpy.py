@@ -8,10 +8,7 @@ WRONG = {
     "loses-digits": {_IS_BFLOAT16: "host.is_floating_point()"},
     "overflow": {"host.float()": "host.half()"},
     "other-bf16": {"host.float()": "host.double()"},
-    "changes-the-tensor": (
-        {"tensor.detach()": "tensor.detach_()"},
-        {"tensor.detach()": "tensor.requires_grad_(False)"},
-    ),
+    "changes-the-tensor": {"tensor.detach()": "tensor.detach_()"},
     "still-a-tensor": {"host.numpy()": "host"},
 }
 RIGHT = {

@@ -2,7 +2,6 @@
 
 import torch
 
-from course_lessons.lesson08.batch_statistics import MISTAKES
 from course_lessons.lesson08.gather_rows import gather_rows
 
 
@@ -28,7 +27,6 @@ def _by_gathering(x, dist):
 
 
 WRONG = {
-    **MISTAKES,
     "hang": {"dist.all_reduce(squares)": "dist.get_rank() or dist.all_reduce(squares)"},
     "loses-digits": _in_one_round,
 }

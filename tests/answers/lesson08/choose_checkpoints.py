@@ -7,13 +7,9 @@ import numpy as np
 from course_lessons.lesson08.choose_checkpoints import peak_of
 
 
-def _all(blocks, budget):
-    chosen = set(range(len(blocks) - 1))
-    return chosen if peak_of(blocks, chosen) <= budget else None
-
-
-def _nothing_else_than_all(blocks, budget):
-    return set() if peak_of(blocks, set()) <= budget else _all(blocks, budget)
+def _none_or_all(blocks, budget):
+    choices = set(), set(range(len(blocks) - 1))
+    return next((chosen for chosen in choices if peak_of(blocks, chosen) <= budget), None)
 
 
 def _by_combinations(blocks, budget):
@@ -34,7 +30,7 @@ def _by_combinations(blocks, budget):
 
 WRONG = {
     "does-not-fit": lambda blocks, budget: set(),
-    "too-dear": _nothing_else_than_all,
+    "too-dear": _none_or_all,
 }
 RIGHT = {
     "by combinations": _by_combinations,

@@ -14,14 +14,9 @@ def _by_name(cuda):
 
 
 def _by_device(cuda):
-    cards = [
-        cuda.get_device_properties(torch.device("cuda", i)) for i in range(cuda.device_count())
-    ]
-    sizes = [round(card.total_memory / 2**30, 1) for card in cards]
-    return [
-        f"cuda:{i} {c.name}, {n}" + " GiB"
-        for i, (c, n) in enumerate(zip(cards, sizes, strict=True))
-    ]
+    devices = [torch.device("cuda", i) for i in range(cuda.device_count())]
+    cards = [(device, cuda.get_device_properties(device)) for device in devices]
+    return [f"{d} {card.name}, {round(card.total_memory / 2**30, 1)} GiB" for d, card in cards]
 
 
 WRONG = {

@@ -1,4 +1,4 @@
-"""Known answers to 08.memory_ledger: wrong ones by the diagnosis that each must get, and a right one."""
+"""Known answers to 08.memory_ledger."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Known answers to 08.optimizer_steps; most wrong ones are the twins of its check."""
+"""Known answers to 08.optimizer_steps."""
 
 import numpy as np
 import torch
@@ -18,5 +18,4 @@ def _by_numpy(samples, batch_size, accumulate, epochs, drop_last=False):
     return np.int64(epochs * np.ceil(batches / accumulate))
 
 
-WRONG = {}
 RIGHT = {"counting": _by_counting, "numpy": _by_numpy}

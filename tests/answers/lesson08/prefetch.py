@@ -1,16 +1,11 @@
-"""Known answers to 08.prefetch: wrong ones by the diagnosis that each must get, and a right one."""
-
-from __future__ import annotations
+"""Known answers to 08.prefetch."""
 
 import queue
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
 
 from course_lessons.lesson08.prefetch import prefetch
-from course_lessons.shared.edited import edited
 
 _END = StopIteration  # the same object in another process, too
 
@@ -23,11 +18,11 @@ def _items(batches):
         yield error
 
 
-def _by_queue(size: Callable[[int], int]) -> Callable[..., Any]:
+def _by_queue(size):
     """Make a prefetcher of a queue and of a thread that does not notice when the loop is left."""
 
     def prefetch(batches, bound):
-        waiting: queue.Queue[Any] = queue.Queue(size(bound))
+        waiting = queue.Queue(size(bound))
 
         def load():
             with suppress(queue.Full):  # so that no test leaves a thread for ever
@@ -53,15 +48,6 @@ def _swallowing(batches, bound):
 
 def _in_line(batches, bound):
     yield from batches
-
-
-def _one_thread_a_batch(batches, bound):
-    for batch in batches:
-        found = []
-        thread = threading.Thread(target=found.append, args=(batch,))
-        thread.start()
-        thread.join()
-        yield found[0]
 
 
 def _by_thread(batches, bound):
@@ -100,20 +86,11 @@ def _pool_let_go(batches, bound):
 
 
 WRONG = {
-    "not-ahead": (_in_line, _one_thread_a_batch),
+    "not-ahead": _in_line,
     "no-bound": _by_queue(lambda bound: 0),
-    "one-more": ({"range(bound)": "range(bound + 1)"}, _by_queue(lambda bound: bound)),
+    "one-more": _by_queue(lambda bound: bound),
     "error-lost": _swallowing,
-    "thread-stays": (
-        _by_queue(lambda bound: bound - 1 or 1),
-        edited(
-            _by_thread,
-            {
-                "(target=load)": "(target=load, daemon=True)",
-                "left.set()\nroom.release()\nthread.join()": "thread.join()",
-            },
-        ),
-    ),
+    "thread-stays": _by_queue(lambda bound: bound - 1 or 1),
     "wrong-type": lambda batches, bound: list(batches),
 }
 RIGHT = {"a thread": _by_thread, "a pool that is let go": _pool_let_go}

@@ -1,4 +1,4 @@
-"""Known answers to 08.rank_of: wrong ones by the diagnosis that each must get, and a right one."""
+"""Known answers to 08.rank_of."""
 
 
 def _with_defaults(environment):

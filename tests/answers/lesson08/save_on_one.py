@@ -1,4 +1,4 @@
-"""Known answers to 08.save_on_one: wrong ones by the diagnosis that each must get, and a right one."""
+"""Known answers to 08.save_on_one."""
 
 import torch
 

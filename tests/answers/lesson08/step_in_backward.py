@@ -1,4 +1,4 @@
-"""Known answers to 08.step_in_backward: wrong ones by the diagnosis that each must get, and right ones."""
+"""Known answers to 08.step_in_backward."""
 
 from course_lessons.shared.edited import edited
 
@@ -59,7 +59,7 @@ WRONG = {
         _one_optimizer,
         {
             "parameter.grad = None": "optimizer.zero_grad()",
-            "if parameter.requires_grad": "if parameter in set(model.first.parameters())",
+            "if parameter.requires_grad": "if parameter in set(model[0].parameters())",
         },
     ),
     "forgets": {_STEP: "make_optimizer([parameter]).step()"},

@@ -1,4 +1,4 @@
-"""Known answers to 08.train_logged: wrong ones by the diagnosis that each must get, and right ones."""
+"""Known answers to 08.train_logged."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""Known answers to 08.train_watched: wrong ones by the diagnosis that each must get, and a right one."""
+"""Known answers to 08.train_watched."""
 
 import numpy as np
 import torch

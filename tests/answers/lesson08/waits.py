@@ -1,4 +1,4 @@
-"""Known answers to 08.waits: wrong ones by the diagnosis that each must get, and a right one."""
+"""Known answers to 08.waits."""
 
 import numpy as np
 
