@@ -4,40 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
-_FETCHED = {"img": "src", "script": "src", "iframe": "src", "source": "src", "video": "src"}
-_LOADED_LINKS = {"stylesheet", "icon", "preload", "shortcut icon", "manifest"}
+from bs4 import BeautifulSoup
+
+_LOADED = "img[src], script[src], iframe[src], source[src], video[src]"
+_LOADED_LINKS = ", ".join(
+    f'link[rel="{rel}"]' for rel in ("stylesheet", "icon", "shortcut icon", "preload", "manifest")
+)
 _IN_STYLE = re.compile(r"(?:url\(\s*|@import\s+)[\"']?(?:https?:)?//[^\s\"')]+", re.IGNORECASE)
-
-
-@dataclass
-class _Page(HTMLParser):
-    """The anchors of a page, where it leads, what it loads, and its pictures without a text."""
-
-    anchors: set[str] = field(default_factory=set)
-    links: list[str] = field(default_factory=list)
-    loads: list[str] = field(default_factory=list)
-    silent: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note what one tag says."""
-        values = {name: value or "" for name, value in attrs}
-        self.anchors |= {values[name] for name in ("id", "name") if values.get(name)}
-        if tag == "a" and "href" in values:
-            self.links.append(values["href"])
-        elif tag == "link" and values.get("rel") in _LOADED_LINKS:
-            self.loads.append(values.get("href", ""))
-        elif tag in _FETCHED and values.get(_FETCHED[tag]):
-            self.loads.append(values[_FETCHED[tag]])
-        if tag == "img" and not values.get("alt", "").strip():
-            self.silent.append(values.get("src", ""))
 
 
 def built_problems(folder: Path) -> list[str]:
@@ -47,58 +23,56 @@ def built_problems(folder: Path) -> list[str]:
     it is whole without a network; a picture must have an alternative text. Links to other sites are not
     visited.
     """
+    folder = folder.resolve()
     pages = {
-        path: _read(path)
+        path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
         for path in sorted(folder.rglob("*.html"))
         if "_static" not in path.relative_to(folder).parts  # the theme's own templates lie there
     }
-    found = [] if pages else ["There is no page."]
+    anchors = {
+        path: {"top", *(tag.get("id") or tag["name"] for tag in page.select("[id], [name]"))}
+        for path, page in pages.items()
+    }
+    problems = [] if pages else ["There is no page."]
     for path, page in pages.items():
         name = path.relative_to(folder).as_posix()
-        found += [f"{name}: {what}" for what in _page_problems(folder, path, page, pages)]
+        problems += [f"{name}: {what}" for what in _page_problems(folder, path, page, anchors)]
     for path in sorted(folder.rglob("*.css")):
+        name = path.relative_to(folder).as_posix()
         for match in _IN_STYLE.finditer(path.read_text(encoding="utf-8", errors="replace")):
-            name = path.relative_to(folder).as_posix()
-            found.append(f"{name}: loads from another site: {match[0]}")
-    return found
-
-
-def _read(path: Path) -> _Page:
-    page = _Page()
-    page.feed(path.read_text(encoding="utf-8"))
-    page.close()
-    return page
+            problems.append(f"{name}: loads from another site: {match[0]}")
+    return problems
 
 
 def _page_problems(
-    folder: Path, path: Path, page: _Page, pages: dict[Path, _Page]
+    folder: Path, path: Path, page: BeautifulSoup, anchors: dict[Path, set[str]]
 ) -> Iterator[str]:
-    for source in page.silent:
-        yield f"picture without alternative text: {source[:80]}"
-    for load in page.loads:
-        if load.startswith("data:"):
-            continue
+    for picture in page.select("img"):
+        if not picture.get("alt", "").strip():
+            yield f"picture without alternative text: {picture.get('src', '')[:80]}"
+    loads = [tag["src"] for tag in page.select(_LOADED)]
+    loads += [tag.get("href", "") for tag in page.select(_LOADED_LINKS)]
+    for load in loads:
         if urlsplit(load).netloc:
             yield f"loads from another site: {load}"
-        elif fault := _dead(folder, path, load, pages):
+        elif not load.startswith("data:") and (fault := _dead(folder, path, load, anchors)):
             yield f"loads what is not there: {load} ({fault})"
-    for link in dict.fromkeys(page.links):
+    for link in dict.fromkeys(tag["href"] for tag in page.select("a[href]")):
         parts = urlsplit(link)
-        if not (parts.scheme or parts.netloc) and (fault := _dead(folder, path, link, pages)):
+        if not (parts.scheme or parts.netloc) and (fault := _dead(folder, path, link, anchors)):
             yield f"dead link {link}: {fault}"
 
 
-def _dead(folder: Path, path: Path, link: str, pages: dict[Path, _Page]) -> str | None:
-    place, fragment = urldefrag(link)
-    place = unquote(place.partition("?")[0])
-    goal = (path.parent / place).resolve() if place else path.resolve()
-    if not goal.is_relative_to(folder.resolve()):
+def _dead(folder: Path, path: Path, link: str, anchors: dict[Path, set[str]]) -> str | None:
+    file, fragment = urldefrag(link)
+    file = unquote(file.partition("?")[0])
+    goal = (path.parent / file).resolve() if file else path
+    if not goal.is_relative_to(folder):
         return "it leads out of the site"
     if goal.is_dir():
         goal /= "index.html"
     if not goal.is_file():
         return "no such file"
-    page = pages.get(folder / goal.relative_to(folder.resolve()))
-    if fragment and page is not None and unquote(fragment) not in page.anchors | {"top"}:
+    if fragment and unquote(fragment) not in anchors.get(goal, {unquote(fragment)}):
         return f"no #{fragment} there"
     return None

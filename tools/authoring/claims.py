@@ -13,7 +13,7 @@ from course_lessons.shared.claims.weighing import between, gathered, kind_of, sa
 from course_utils.evidence import KINDS
 from course_utils.files import replacing
 from tools.authoring.cells import row
-from tools.authoring.pages import WholePage, shows
+from tools.authoring.pages import Generated, digest_mark
 
 PAGE, NUMBERS = "handbook/claims.md", "handbook/claims_numbers.md"
 CHART = "images/claims.svg"
@@ -123,7 +123,7 @@ def digest(claims: Sequence[Claim]) -> str:
         for c in claims
     ]
     content = json.dumps(rows, ensure_ascii=False)
-    return shows(content.encode())
+    return digest_mark(content.encode())
 
 
 def draw(path: Path, claims: Sequence[Claim] = CLAIMS) -> None:
@@ -193,7 +193,8 @@ def _legend(fig) -> None:
     fig.legend(handles=handles, loc="outside upper center", ncols=5)
 
 
-WHOLE = WholePage(
-    {PAGE: page, NUMBERS: numbers}, "the claims or the records", CHART, lambda: digest(CLAIMS), draw
+GENERATED = (
+    Generated(PAGE, page),
+    Generated(NUMBERS, numbers),
+    Generated(CHART, lambda: digest(CLAIMS), draw),
 )
-problems, renew = WHOLE.problems, WHOLE.renew

@@ -23,7 +23,7 @@ import torch
 
 from course_utils import files
 from simgpu import profiles
-from tools.authoring.pages import WholePage, shows
+from tools.authoring.pages import Generated, digest_mark
 from tools.fidelity import Found, hold, read
 from tools.fidelity.report import NEAR
 from tools.records import table
@@ -82,8 +82,9 @@ def main() -> None:
         "cards": spread(pairs()),
     }
     files.write(SPREAD, json.dumps(content, indent=1) + "\n")
-    (ROOT / PAGE).touch()
-    print("\n".join([str(TABLE), str(OURS), str(SPREAD), *renew(ROOT)]))
+    for file in GENERATED:
+        file.write(ROOT)
+    print(TABLE, OURS, SPREAD, PAGE, CHART, sep="\n")
 
 
 def held_out() -> list[Pair]:
@@ -286,11 +287,10 @@ def draw(path: Path) -> None:
 
 def digest() -> str:
     """Return what stands in the picture's file to tell whether it shows this table."""
-    return shows(gzip.decompress(TABLE.read_bytes()))
+    return digest_mark(gzip.decompress(TABLE.read_bytes()))
 
 
-WHOLE = WholePage({PAGE: page}, "its table", CHART, digest, draw)
-problems, renew = WHOLE.problems, WHOLE.renew
+GENERATED = (Generated(PAGE, page), Generated(CHART, digest, draw))
 
 
 if __name__ == "__main__":

@@ -5,13 +5,12 @@ from __future__ import annotations
 import copy
 import functools
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nbformat import NotebookNode
 
 from course_utils.course import Course, Lesson
-from tools.authoring.form import FIX, Problem, cell_name, tags
+from tools.authoring.form import tags
 
 PAGE = "handbook/glossary.md"
 LINKED, IN_A_CELL = 12, 2
@@ -124,26 +123,12 @@ def linked(nb: NotebookNode, course: Course, lesson: Lesson) -> NotebookNode:
     return nb
 
 
-def glossary_problems(nb: NotebookNode, course: Course, lesson: Lesson) -> Iterator[Problem]:
-    """List first uses without their link, and links that stand where none should."""
-    for i, (cell, want) in enumerate(zip(nb.cells, linked(nb, course, lesson).cells, strict=True)):
-        have, due = _links(cell.source), _links(want.source)
-        missing = [f"first use of *{name}* has no link to the glossary" for name, _ in due - have]
-        stray = [f"links *{name}* to the glossary, by no rule" for name, _ in have - due]
-        for what in sorted(missing) + sorted(stray):
-            yield Problem(lesson.file, cell_name(nb, i), what, FIX)
-
-
 def _is_prose(cell: NotebookNode) -> bool:
     return cell.cell_type == "markdown" and "generated" not in tags(cell)
 
 
 def _blank(what: re.Pattern[str], text: str) -> str:
     return what.sub(lambda match: " " * len(match[0]), text)
-
-
-def _links(markdown: str) -> set[tuple[str, str]]:
-    return {(m[1], m[0]) for m in _LINK.finditer(markdown)}
 
 
 def _names(text: str) -> tuple[str, ...]:

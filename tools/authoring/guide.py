@@ -10,8 +10,7 @@ from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
 from course_utils.stubs import exercise_id
 from tools.authoring.anatomy import headings
-from tools.authoring.form import Problem, read, tags
-from tools.authoring.pages import WholePage
+from tools.authoring.form import read, tags
 
 PAGE = "workshop/lessons.md"
 
@@ -59,22 +58,3 @@ def _lesson(text: str, parts: dict[str, list[Exercise]], known: Iterable[Exercis
         return f"- *{match['title']}*, `{match['diagnosis']}`: “{said}”"
 
     return _QUOTE.sub(quote, _ROW.sub(row, text))
-
-
-def problems(course: Course) -> list[Problem]:
-    """Say whether the page is behind the lessons; a course without it has no problem."""
-    return _page(course).problems(course.path.parent.parent)
-
-
-def renew(course: Course) -> list[str]:
-    """Write the page if it is behind the lessons; return which file was written."""
-    return _page(course).renew(course.path.parent.parent)
-
-
-def _page(course: Course) -> WholePage:
-    path = course.path.parent.parent / PAGE
-
-    def fresh() -> str:
-        return render(course, path.read_text(encoding="utf-8"))
-
-    return WholePage({PAGE: fresh}, "the lessons' exercises")

@@ -86,18 +86,19 @@ def main(args: argparse.Namespace) -> int:
         python = bootstrap.prepare("everywhere")
         return bootstrap.hand_over([str(python), "-m", "course_utils", *sys.argv[1:]])
     if args.sheets:
-        return _print_all(args.sheets)
+        return print_sheets(args.sheets)
     from course_utils.course import load_course
-    from tools.authoring.copies import executed_copies
+    from tools.authoring.copies import executed_copy
     from tools.authoring.form import read
 
+    course = load_course()
+    copies: dict[str, NotebookNode] = {}
     try:
-        course = load_course()
-        lessons = every_lesson(course)
-        if args.source:
-            copies = {lesson.file: read(args.source / lesson.file) for lesson in lessons}
-        else:
-            copies = executed_copies(course, lessons, args.device)
+        for lesson in every_lesson(course):
+            if args.source:
+                copies[lesson.file] = read(args.source / lesson.file)
+            else:
+                copies[lesson.file] = executed_copy(course, lesson, device=args.device)
     except ValueError as error:
         if args.source:
             return refuse(f"{args.source} lacks an executed lesson: {error}", 2)
@@ -123,61 +124,55 @@ def build(
     from tools.authoring.sheets import add_sheets
     from tools.authoring.site import lay_out
 
+    editions: dict[str, dict[str, NotebookNode]] = {}
+    for path, nb in copies.items():
+        language, _, file = path.rpartition("/")
+        editions.setdefault(language or "en", {})[file] = nb
+    problems = []
     with tempfile.TemporaryDirectory() as scratch:
-        pages, faults = Path(scratch) / "pages", []
-        editions: dict[str, dict[str, NotebookNode]] = {}
-        for place, nb in copies.items():
-            language, _, file = place.rpartition("/")
-            editions.setdefault(language or "en", {})[file] = nb
+        pages = Path(scratch) / "pages"
         for language, lessons in editions.items():
             source = Path(scratch) / language
             source.mkdir()
             lay_out(course, lessons, source, language)
-            faults += add_sheets(ROOT, source, language)
-        for language in editions:  # each looks for its pages' twins among the others
+            problems += add_sheets(ROOT, source, language)
+        for language in editions:  # each links its pages to those of the others
             source, below = Path(scratch) / language, "" if language == "en" else language
-            faults += _sphinx("html", source, pages / below)
+            problems += _sphinx("html", source, pages / below)
             if visit:
-                faults += _sphinx("linkcheck", source, Path(scratch) / "visited" / below)
+                problems += _sphinx("linkcheck", source, Path(scratch) / "visited" / below)
         if (pages / MARK).is_file():
-            faults += built_problems(pages)
-            if output.exists():
-                shutil.rmtree(output)
+            problems += built_problems(pages)
+            shutil.rmtree(output, ignore_errors=True)
             shutil.copytree(pages, output)
             print(f"{len(copies)} lessons: open {output / 'index.html'} in a browser.")
-    return refuse("\n".join(faults), 1) if faults else 0
+    return refuse("\n".join(problems), 1) if problems else 0
 
 
-def _print_all(folder: Path) -> int:
-    """Print every sheet into a folder."""
+def print_sheets(folder: Path) -> int:
+    """Print every sheet into a folder; 1 where one cannot be printed."""
     from tools.authoring.sheets import NO_BROWSER, SHEETS, browser, print_sheet
 
     if browser() is None:
         return refuse(f"{NO_BROWSER}: nothing is printed.", 1)
-    faults = []
+    problems = []
     for page in SHEETS:
         pdf = folder / Path(page).with_suffix(".pdf").name
-        faults += print_sheet(ROOT, page, pdf)
+        problems += print_sheet(ROOT, page, pdf)
         print(pdf)
-    return refuse("\n".join(faults), 1) if faults else 0
+    return refuse("\n".join(problems), 1) if problems else 0
 
 
 def _sphinx(builder: str, source: Path, output: Path) -> list[str]:
-    """Run one of Sphinx's builders; return what it warned of."""
+    """Run one of Sphinx's builders, which prints what it warns of; return a sentence if it warned."""
     call = [sys.executable, "-m", "sphinx", "-b", builder, "-q", "-W", "--keep-going", "--no-color"]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [*call, "-d", str(source.parent / f"{source.name}.trees"), str(source), str(output)],
+        [*call, "-d", str(source.with_suffix(".trees")), str(source), str(output)],
         env={**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1", "COURSE_LANGUAGE": source.name},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
         check=False,
     )
-    own = source if source.name == "en" else source.parent
-    said = [line.replace(f"{own}{os.sep}", "") for line in done.stdout.splitlines() if line]
-    return said or [f"Sphinx ended with status {done.returncode}."] if done.returncode else []
+    return [f"Sphinx ({builder}) ended with status {done.returncode}."] if done.returncode else []
 
 
 def every_lesson(course: Course) -> list[Lesson]:
