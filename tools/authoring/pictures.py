@@ -1,13 +1,7 @@
-"""README.md's three pictures: a lesson in JupyterLab, a timeline, a memory mountain.
-
-``python -m tools.authoring.pictures`` draws them anew; with names, ``lesson``, ``timeline`` or ``mountain``, only these.
-"""
+"""Two of README.md's pictures, a timeline and a memory mountain: ``python -m tools.authoring.pictures`` draws them."""
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -80,41 +74,8 @@ def mountain() -> None:
     snapshots.draw(snapshots.load())
 
 
-def lesson() -> None:
-    """Run lesson 00 in JupyterLab with a prediction made, and take its picture where the answer stands."""
-    sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "simgpu" / "tests")]
-    from browsers import SECOND, chromium
-    from test_browser import jupyterlab
-
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        chromium() as browser,
-        jupyterlab(Path(folder)) as (address, token, _),
-    ):
-        notebook = Path(folder) / "course" / "notebooks" / "00_start_here.ipynb"
-        shipped, asked = notebook.read_text(encoding="utf-8"), 'predict(\\"00.doubling\\", '
-        answered = shipped.replace(f"{asked}todo()", f"{asked}8")
-        assert answered != shipped, "the prediction has another name now"
-        notebook.write_text(answered, encoding="utf-8")
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        page.goto(f"{address}/lab/tree/notebooks/00_start_here.ipynb?token={token}&reset")
-        idle = page.locator("#jp-main-statusbar").get_by_text("| Idle")
-        idle.wait_for(timeout=60 * SECOND)
-        for name in ("Run", "Run All Cells"):
-            page.get_by_role("menuitem", name=name, exact=True).click()
-        answer = page.locator(".jp-OutputArea-output", has_text="You predicted").first
-        answer.wait_for(timeout=300 * SECOND)
-        idle.wait_for(timeout=300 * SECOND)
-        answer.evaluate("answer => answer.scrollIntoView({block: 'end'})")
-        page.wait_for_timeout(SECOND)
-        page.screenshot(path=IMAGES / "lesson.png")
-
-
 if __name__ == "__main__":
-    os.environ.setdefault("COURSE_DEVICE", "cpu")  # `lesson` shows what is measured where it runs
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # what else runs disturbs one thread less
     plt.switch_backend("agg")
     use_style()
-    for draw in (lesson, timeline, mountain):
-        if draw.__name__ in (sys.argv[1:] or ("lesson", "timeline", "mountain")):
-            draw()
+    timeline()
+    mountain()
