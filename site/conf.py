@@ -66,10 +66,17 @@ html_copy_source = False
 
 
 def describe_pictures(app, doctree):
-    """Give each figure of a lesson the alternative text that its output carries."""
+    """Give each figure of a lesson the alternative text that its output carries; a picture without one is a fault."""
+    from sphinx.util import logging
+
+    logger = logging.getLogger(__name__)
     for image in doctree.findall(nodes.image):
         if alt := ALTERNATIVES.get(Path(image["uri"]).stem):
             image["alt"] = alt
+        if not image.get("alt", "").strip():
+            logger.warning("picture without alternative text: %s", image["uri"], location=image)
+        if "://" in image["uri"]:
+            logger.warning("loads from another site: %s", image["uri"], location=image)
     for link in doctree.findall(nodes.reference):  # page_text has found where it leads
         if link.get("refuri", "").startswith("site:"):
             link["refuri"] = link["refuri"].removeprefix("site:")

@@ -3,13 +3,13 @@
 import re
 import xml.etree.ElementTree as ET
 
-import pytest
 from harness import LESSONS, ROOT
 
+from course_lessons.lesson02 import explorers
 from course_utils.course import load_course
 from course_utils.exercises import lesson as exercises_of
 from course_utils.timing import seconds
-from tools.authoring import pictures, site
+from tools.authoring import site
 from tools.authoring.anatomy import COLLECTIONS
 
 COURSE = load_course()
@@ -63,13 +63,7 @@ def test_the_site_begins_with_the_routes_of_readme(tmp_path):
     assert f"| {hours} | {minutes:,} + {further} |" in index
 
 
-@pytest.mark.slow
-def test_the_pictures_are_drawn_and_show_what_readme_says(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "IMAGES", tmp_path)
-    pictures.timeline()
-    pictures.mountain()
-    assert all(
-        (tmp_path / f"{name}.png").stat().st_size > 10_000 for name in ("timeline", "mountain")
-    )
-    for switches in pictures.LOOPS.values():
-        assert seconds(pictures.explorers.loop(*switches).seconds) in README
+def test_readme_says_how_long_the_loops_of_its_timeline_take():
+    """They are lesson 02's extremes: pinned, non_blocking, read at each step, a second stream."""
+    for switches in ((False, False, True, False), (True, True, False, True)):
+        assert seconds(explorers.loop(*switches).seconds) in README

@@ -36,7 +36,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 import simgpu
 from course_utils.cli import run as course_utils
-from tools.authoring import templates
+from tools.authoring.handbook import AS_NOTEBOOKS
 
 FOLDER = ROOT / "handbook" / "templates"
 ONE = ["train_single", "train_amp", "train_accumulate", "train_resume"]
@@ -800,7 +800,7 @@ def test_a_rank_takes_its_own_gpu_before_it_joins_the_group(name, two_gpus, monk
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", templates.AS_NOTEBOOKS)
+@pytest.mark.parametrize("name", AS_NOTEBOOKS)
 def test_as_a_notebook_it_says_what_the_program_says(name, learned, tmp_path):
     nb = load_notebook_node(str(FOLDER / f"{name}.ipynb"))
     nbformat.validate(nb)
@@ -813,7 +813,7 @@ def test_as_a_notebook_it_says_what_the_program_says(name, learned, tmp_path):
     assert epochs(said) == epochs(learned[name][1])
 
 
-@pytest.mark.parametrize("name", templates.AS_NOTEBOOKS)
+@pytest.mark.parametrize("name", AS_NOTEBOOKS)
 def test_a_notebook_has_the_code_of_its_program(name):
     """All but the command line: an option is a constant there, and an error ends no program."""
     program = source(name).replace("parser.error(", "raise ValueError(")

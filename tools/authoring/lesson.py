@@ -30,7 +30,6 @@ from tools.authoring.form import (
     form_problems,
     parse,
 )
-from tools.authoring.glossary import linked
 from tools.authoring.short_path import path_problems
 
 CELL_SECONDS = 600
@@ -42,12 +41,10 @@ def review(
 ) -> tuple[str, list[Problem]]:
     """Return the text that a notebook should have, and what is wrong with the text that it has.
 
-    The text that it should have is in canonical form, has fresh generated cells and links to the glossary, and
-    every hand-written cell.
+    The text that it should have is in canonical form, and has fresh generated cells and every hand-written cell.
     """
     nb = parse(text)
     mended = canonical(regenerate(nb, course, lesson, exercises), lesson.id)
-    mended = linked(mended, course, lesson)
     file, fresh = lesson.file, dumps(mended)
     problems = [*form_problems(nb, file), *differences(nb, mended, file)]
     problems += anatomy_problems(nb, exercises, file)

@@ -27,10 +27,8 @@ from tools.authoring.cells import (
     row,
     seen_url,
 )
-from tools.authoring.error_pages import errors
-from tools.authoring.machines import cards
+from tools.authoring.handbook import cards, errors, programs
 from tools.authoring.practices import practices
-from tools.authoring.templates import programs
 
 FOLDER = "pytorch-gpu-course"  # what a clone without a name of its own is put in
 ADDRESS = "`ADDRESS` is what the green *Code* button shows on the page of the course, or of your fork, on GitHub."

@@ -120,7 +120,6 @@ def build(
     visit
         Whether to visit addresses outside the site.
     """
-    from tools.authoring.built_site import built_problems
     from tools.authoring.sheets import add_sheets
     from tools.authoring.site import lay_out
 
@@ -142,7 +141,6 @@ def build(
             if visit:
                 problems += _sphinx("linkcheck", source, Path(scratch) / "visited" / below)
         if (pages / MARK).is_file():
-            problems += built_problems(pages)
             shutil.rmtree(output, ignore_errors=True)
             shutil.copytree(pages, output)
             print(f"{len(copies)} lessons: open {output / 'index.html'} in a browser.")
