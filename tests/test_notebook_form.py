@@ -314,7 +314,7 @@ def test_missing_and_unlisted_notebooks_are_named(tiny, capsys):
 def test_pages_are_checked_and_renewed_around_hand_written_text(tiny, capsys):
     readme = tiny.path.parent.parent / "README.md"
     text = readme.read_text(encoding="utf-8")
-    readme.write_text(text.replace("| 02 · Planned", "| 02 · Old title"), encoding="utf-8")
+    readme.write_text(text.replace("Tiny: one", "Old title"), encoding="utf-8")
     assert notebooks.check(tiny, (), exercises_of) == 1
     assert "README.md: is out of date" in capsys.readouterr().out
     assert notebooks.fix(tiny, (), exercises_of) == 0
@@ -325,13 +325,12 @@ def test_pages_are_checked_and_renewed_around_hand_written_text(tiny, capsys):
     assert readme.read_text(encoding="utf-8") == "# No markers\n"
 
 
-def test_pages_show_planned_lessons_without_a_badge(tiny):
+def test_pages_show_the_lessons_that_are_written(tiny):
     for table in (pages.course_map(tiny), pages.lesson_links(tiny)):
-        planned = next(row for row in table.splitlines() if "Planned" in row)
-        assert "planned" in planned and "http" not in planned
-        ready = next(row for row in table.splitlines() if "Tiny" in row)
-        assert "colab.research.google.com" in ready and "kaggle.com" in ready
-        assert ready.replace("\\|", "").count("|") == planned.count("|")
+        assert "Planned" not in table
+        tiny_row = next(row for row in table.splitlines() if "Tiny" in row)
+        assert "colab.research.google.com" in tiny_row and "kaggle.com" in tiny_row
+    assert "Planned" not in cells.footer_cell(tiny, tiny.lessons[0]).source
 
 
 def test_the_footer_leads_to_the_lessons_beside():

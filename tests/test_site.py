@@ -29,7 +29,7 @@ from course_utils.course import load_course
 from course_utils.exercises.result import RESULT_MIME
 from course_utils.stubs import AuthoringError
 from tools.authoring import copies, site
-from tools.authoring.cells import colab_url, header_cell, kaggle_url
+from tools.authoring.cells import header_cell, open_in
 from tools.authoring.form import read
 from tools.commands import links
 from tools.commands import site as command
@@ -121,7 +121,7 @@ def test_badges_become_buttons_and_comments_go():
     alone = nbformat.v4.new_notebook(cells=[header_cell(UNNAMED, lesson)])
     for page in (text, site.lesson_page(UNNAMED, alone, lesson.file, FILES).cells[0].source):
         assert "中文" not in page, "the switch leads there"
-    for name, url in (("Colab", colab_url(NAMED, lesson)), ("Kaggle", kaggle_url(NAMED, lesson))):
+    for name, url in open_in(NAMED, lesson).items():
         assert f'<a class="open-in" href="{url}">Open in {name}</a>' in text
     noted = "In 3 s.\n<!-- a note\nof two lines -->\nMore."
     assert site.page_text(COURSE, noted, "README.md", FILES) == "In 3 s.\nMore."
@@ -485,7 +485,7 @@ def test_a_reader_finds_the_way(browser, address):
     page.locator("a.next-page, a.right-next").first.click()
     assert page.url.endswith("/02_moving_data.html")
     launch = page.locator(".dropdown-launch-buttons a[href*='colab']")
-    opens = [colab_url(COURSE, COURSE.lesson("02"))] if COURSE.repository else []
+    opens = [open_in(COURSE, COURSE.lesson("02"))["Colab"]] if COURSE.repository else []
     assert [a.get_attribute("href") for a in launch.all()] == opens
     for mode in ("Dark", "Light"):
         page.locator("button.theme-switch-button").first.click()

@@ -9,7 +9,7 @@ from pathlib import Path
 from course_utils.course import Course
 from course_utils.error_index import entries, link
 from simgpu import profiles
-from tools.authoring.cells import COLAB_BADGE, row
+from tools.authoring.cells import BADGES, row
 
 PROGRAMS = Path("handbook") / "templates"
 GREW_FROM = {
@@ -51,7 +51,9 @@ def _badge(course: Course, name: str) -> str:
     if not course.repository:
         return ""
     place = f"{course.repository}/blob/{course.branch}/{PROGRAMS.as_posix()}/{name}.ipynb"
-    return f"[![Open in Colab]({COLAB_BADGE})](https://colab.research.google.com/github/{place})"
+    return (
+        f"[![Open in Colab]({BADGES['Colab']})](https://colab.research.google.com/github/{place})"
+    )
 
 
 def errors(course: Course) -> str:

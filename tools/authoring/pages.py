@@ -18,15 +18,7 @@ from course_utils import files
 from course_utils.course import Course, Lesson
 from course_utils.stubs import AuthoringError
 from tools.authoring import short_path
-from tools.authoring.cells import (
-    colab_badge,
-    colab_url,
-    kaggle_badge,
-    kaggle_url,
-    label,
-    row,
-    seen_url,
-)
+from tools.authoring.cells import badges, label, open_in, row, seen_url
 from tools.authoring.handbook import cards, errors, programs
 from tools.authoring.practices import practices
 
@@ -37,12 +29,12 @@ ADDRESS = "`ADDRESS` is what the green *Code* button shows on the page of the co
 def course_map(course: Course) -> str:
     """Return the table of lessons for README.md, with their sum, as Markdown."""
     width = 5 if course.repository else 4  # without a name there is nothing to open
-    minutes = sum(lesson.minutes for lesson in course.lessons)
-    further = sum(lesson.further for lesson in course.lessons)
+    minutes = sum(lesson.minutes for lesson in course.ready)
+    further = sum(lesson.further for lesson in course.ready)
     head = ("Lesson", "Minutes", "Needs", "The question it answers", "Open in")
     rows = [
         (_linked(o), o.time, word(", ").join(o.needs), o.question, _open(course, o))
-        for o in course.lessons
+        for o in course.ready
     ]
     hours, both = f"In all {(minutes + further) / 60:.1f} hours", f"{minutes:,}"
     if further:
@@ -57,10 +49,7 @@ def lesson_links(course: Course) -> str:
     """Return the table of open-in badges for colab_links.md, as Markdown."""
     if not course.repository:
         return "Upload the lesson and the course's helpers yourself: [Without GitHub](#without-github) says how."
-    rows = []
-    for lesson in course.lessons:
-        badges = [colab_badge(course, lesson), kaggle_badge(course, lesson)]
-        rows.append(row(_linked(lesson), *(["planned", "planned"] if lesson.planned else badges)))
+    rows = [row(_linked(lesson), *badges(course, lesson)) for lesson in course.ready]
     return "\n".join([row("Lesson", "Colab", "Kaggle"), "|---|---|---|", *rows])
 
 
@@ -141,15 +130,14 @@ def render(course: Course, page: str, text: str) -> str:
 
 
 def _linked(lesson: Lesson) -> str:
-    return label(lesson) if lesson.planned else f"[{label(lesson)}](notebooks/{lesson.file})"
+    return f"[{label(lesson)}](notebooks/{lesson.file})"
 
 
 def _open(course: Course, lesson: Lesson) -> str:
-    if lesson.planned or not course.repository:
-        return "planned" if lesson.planned else ""
-    ways = {"Colab": colab_url(course, lesson), "Kaggle": kaggle_url(course, lesson)}
-    ways["outputs"] = seen_url(course, lesson)
-    return " · ".join(f"[{name}]({url})" for name, url in ways.items())
+    if not course.repository:
+        return ""
+    addresses = {**open_in(course, lesson), "outputs": seen_url(course, lesson)}
+    return " · ".join(f"[{name}]({url})" for name, url in addresses.items())
 
 
 WHOLE = frozenset(
