@@ -26,6 +26,7 @@ AUTHORING = (
     "tools.authoring.pages",
     "tools.authoring.short_path",
     "tools.classroom.class_progress",
+    "tools.commands",
     "tools.commands.class_report",
     "tools.commands.slides",
 )
