@@ -66,7 +66,7 @@ html_copy_source = False
 
 
 def describe_pictures(app, doctree):
-    """Give each figure of a lesson the alternative text that its output carries; a picture without one is a fault."""
+    """Give each figure of a lesson the text that its output carries; a picture without one is a fault."""
     from sphinx.util import logging
 
     logger = logging.getLogger(__name__)
@@ -96,13 +96,16 @@ def find_twins(app, pagename, templatename, context, doctree):
 
 
 def search_by_pairs():
-    """Return a search that knows Chinese by pairs of signs: Sphinx's own finds none without another package."""
+    """Return a search that splits Chinese into pairs of signs: Sphinx's own needs another package."""
     from sphinx.search.zh import SearchChinese
 
     pairs = r"(?=([\u4e00-\u9fff]{2}))|(\w+)"
 
     class Pairs(SearchChinese):
-        js_splitter_code = f"function splitQuery(query) {{ return [...query.matchAll(/{pairs}/g)].map(m => m[1] || m[2]); }}"
+        js_splitter_code = (
+            "function splitQuery(query) "
+            f"{{ return [...query.matchAll(/{pairs}/g)].map(m => m[1] || m[2]); }}"
+        )
 
         def split(self, text):
             return [pair or latin for pair, latin in re.findall(pairs, text, re.ASCII)]

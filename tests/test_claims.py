@@ -1,4 +1,4 @@
-"""The seeds' claims: none is lost, each verdict follows from the records, the page is fresh; and their experiments."""
+"""The claims: none is lost, each verdict follows from the records, the page is fresh; their experiments."""
 
 import json
 import sys

@@ -28,7 +28,7 @@ def paragraphs(page):
 
 
 def contradictions(entry):
-    """Return what speaks against an entry: its sentence is gone, no record speaks to it, or one says otherwise."""
+    """Say what is against an entry: its sentence is gone, no record speaks to it, or one contradicts it."""
     said = " ".join(entry["says"].split())
     around = [part for part in paragraphs(entry["page"]) if said in part]
     if not around:

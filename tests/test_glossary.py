@@ -63,11 +63,13 @@ NAMES = [name for entry in ENTRIES for name in entry.names]
 NOTEBOOK = {lesson.id: read(NOTEBOOKS / lesson.file) for lesson in LESSONS}
 
 NO_ENTRY = {
-    "who trains on a CPU has met it": "CPU GPU GB MB PyTorch NumPy ReLU SGD CNN MNIST CIFAR FAQ JSON ASCII JupyterLab",
+    "who trains on a CPU has met it": "CPU GPU GB MB PyTorch NumPy ReLU SGD CNN MNIST CIFAR FAQ JSON ASCII "
+    "JupyterLab",
     "a maker's name": "AMD NVIDIA ARM",
     "the name of a product, which the sentence says": "EPYC RTX MI300X MI100 GB200 NVL72",
     "the name of a model that somebody published": "GPT BERT ResNet LLM",
-    "the name of a program, with a link or what it does beside it": "HolisticTraceAnalysis TraceLens DCGM CUPTI",
+    "the name of a program, with a link or what it does beside it": "HolisticTraceAnalysis TraceLens DCGM "
+    "CUPTI",
     "the name of a schedule, which the sentence describes": "GPipe",
     "a person": "LeCun",
     "a multiple of FLOP": "TFLOP",
@@ -76,22 +78,25 @@ NO_ENTRY = {
 """Abbreviations and names with two capitals that need no entry, by the reason."""
 
 FIELD = """
-accelerator, activation, all-gather, all-reduce, all-to-all, allocated memory, arithmetic intensity, asynchronous,
-attention, autocast, autograd, backend, bandwidth, bank conflict, batch norm, bfloat16, broadcast, bubble, bucket,
-buffer, bus, caching allocator, causal attention, channels last, checkpoint, checkpointing, clipping, collective,
-column-parallel, compute capability, compute-bound, context parallel, crossover, data parallelism, device mesh,
-device-side assert, distillation, dropout, dtype, early stopping, effective batch, embedding, eval mode,
-expandable segments, expert parallelism, float16, float32, fragmentation, fused, gloo, gradient accumulation,
-gradient checkpointing, gradient penalty, gradient scaler, graph break, half precision, hollow, hook, hybrid sharding,
-inference mode, kernel, kernel fusion, latency, launch, launch-bound, layer norm, linear scaling rule, local rank,
-logits, loss scaling, low-rank adaptation, mantissa, matrix unit, memory-bound, micro-batch, mixed precision, momentum,
-non-blocking, occupancy, offloading, overflow, overhead, page-locked, pageable, parameter server, peak memory,
-persistent workers, pinned memory, pipeline, prefetching, process group, profiler, pruning, quantisation, quantization,
-quartile, rank, recompilation, reduce-scatter, rendezvous, reserved memory, ridge, ring, roofline, row-parallel,
-sampler, scheduler, segment, sequence parallel, shard, sharding, snapshot, sparsity, stream, stride, strong scaling,
-subnormal, synchronise, tensor core, tensor parallelism, thermal throttling, thread block, throughput, tied embedding,
-tile, token, torchrun, trace, train mode, transformer, unified memory, view, vectorised, warm-up, warp, wave,
-weak scaling, wheel, worker, workspace, world size, zero-copy
+accelerator, activation, all-gather, all-reduce, all-to-all, allocated memory, arithmetic intensity,
+asynchronous, attention, autocast, autograd, backend, bandwidth, bank conflict, batch norm,
+bfloat16, broadcast, bubble, bucket, buffer, bus, caching allocator, causal attention, channels
+last, checkpoint, checkpointing, clipping, collective, column-parallel, compute capability,
+compute-bound, context parallel, crossover, data parallelism, device mesh, device-side assert,
+distillation, dropout, dtype, early stopping, effective batch, embedding, eval mode, expandable
+segments, expert parallelism, float16, float32, fragmentation, fused, gloo, gradient accumulation,
+gradient checkpointing, gradient penalty, gradient scaler, graph break, half precision, hollow,
+hook, hybrid sharding, inference mode, kernel, kernel fusion, latency, launch, launch-bound, layer
+norm, linear scaling rule, local rank, logits, loss scaling, low-rank adaptation, mantissa, matrix
+unit, memory-bound, micro-batch, mixed precision, momentum, non-blocking, occupancy, offloading,
+overflow, overhead, page-locked, pageable, parameter server, peak memory, persistent workers, pinned
+memory, pipeline, prefetching, process group, profiler, pruning, quantisation, quantization,
+quartile, rank, recompilation, reduce-scatter, rendezvous, reserved memory, ridge, ring, roofline,
+row-parallel, sampler, scheduler, segment, sequence parallel, shard, sharding, snapshot, sparsity,
+stream, stride, strong scaling, subnormal, synchronise, tensor core, tensor parallelism, thermal
+throttling, thread block, throughput, tied embedding, tile, token, torchrun, trace, train mode,
+transformer, unified memory, view, vectorised, warm-up, warp, wave, weak scaling, wheel, worker,
+workspace, world size, zero-copy
 """
 """The field's terms, of this course and of others: what of them a lesson uses has an entry."""
 

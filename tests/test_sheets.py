@@ -116,7 +116,8 @@ def test_a_browser_that_fails_is_named_with_its_page(site, monkeypatch):
 SEEN = """
 () => {
   const main = document.querySelector('main');
-  const cut = [...document.querySelectorAll('main, pre, td, li')].filter(e => e.scrollWidth > e.clientWidth + 1);
+  const boxes = [...document.querySelectorAll('main, pre, td, li')];
+  const cut = boxes.filter(e => e.scrollWidth > e.clientWidth + 1);
   const texts = [...document.querySelectorAll('main *')].filter(e => e.innerText && e.innerText.trim());
   return {
     cut: cut.map(e => e.innerText.slice(0, 60)),

@@ -507,7 +507,7 @@ def test_a_reader_finds_the_way(browser, address):
 
 
 def dead_links(folder):
-    """Return the links of built pages to files or anchors that are not there, and what they load from elsewhere."""
+    """Yield the links of built pages to what is not there, and what they load from elsewhere."""
     pages = {
         path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
         for path in folder.rglob("*.html")

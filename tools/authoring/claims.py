@@ -1,4 +1,4 @@
-"""The handbook's ``claims.md`` and ``claims_numbers.md`` and their chart: made from the claims and the records alone."""
+"""The handbook's ``claims.md``, ``claims_numbers.md`` and their chart, made from claims and records."""
 
 from __future__ import annotations
 
@@ -23,19 +23,15 @@ RATIOS, RATES = ("×", "memory"), ("images/s",)
 INTRODUCTION = """\
 # What is claimed, and how far it is true
 
-Five documents, in Chinese, set the subject of this course; four of them say in numbers what a GPU gains. Each such claim has a row here. Its link
+Five documents, in Chinese, set the subject of this course; four of them say in numbers what a GPU gains. \
+Each such claim has a row here. Its link
 leads to where it stands, what it would need, and [each number](claims_numbers.md) that speaks to it.
 
-**Holds**: all recorded and published numbers lie in the claimed range or near it. **Depends**: some do. **Not seen**: none does. **Open**:
-there is none. *Recorded* numbers were measured with this course on the machine that is named, *published* ones printed by the source that is
+**Holds**: all recorded and published numbers lie in the claimed range or near it. **Depends**: some do. \
+**Not seen**: none does. **Open**:
+there is none. *Recorded* numbers were measured with this course on the machine that is named, \
+*published* ones printed by the source that is
 linked; *modelled* ones are the simulated GPU's and decide nothing.
-"""
-BEHIND = """\
-# The numbers behind each claim
-
-[What is claimed, and how far it is true](claims.md) has the verdicts in a table, and says what they mean. *Related* numbers, of another task or a CPU,
-are not weighed. `notebooks --fix` writes both pages from [the claims](../course_lessons/shared/claims/claims.yml) and
-[the records](../course_lessons/recorded/); no number found is typed by hand.
 """
 
 
@@ -50,7 +46,7 @@ def page(claims: Sequence[Claim] = CLAIMS) -> str:
 
 def numbers(claims: Sequence[Claim] = CLAIMS) -> str:
     """Return the page of the numbers, as Markdown."""
-    parts = [BEHIND]
+    parts = [Path(__file__).with_name("claims_numbers.md").read_text(encoding="utf-8")]
     for group, alike in groupby(claims, lambda claim: claim.group):
         parts += [f"## {group}\n", *map(_block, alike)]
     return "\n".join(parts)
@@ -59,8 +55,8 @@ def numbers(claims: Sequence[Claim] = CLAIMS) -> str:
 def alt(claims: Sequence[Claim]) -> str:
     """Say in a sentence or two what the chart shows."""
     return (
-        "One row a claim: the claimed range as a bar, and the recorded, modelled and published numbers as dots, on "
-        f"a logarithmic axis; {len(claims)} claims, which the table above gives in words."
+        "One row a claim: the claimed range as a bar, and the recorded, modelled and published numbers as "
+        f"dots, on a logarithmic axis; {len(claims)} claims, which the table above gives in words."
     )
 
 

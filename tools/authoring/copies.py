@@ -32,7 +32,7 @@ _USERS_OWN = re.compile(r"COURSE_|IPYTHON|JUPYTER_|MPLBACKEND$|PYTHONWARNINGS$")
 
 
 def facts(device: str = "") -> dict[str, Any]:
-    """Describe what a lesson runs on here; ``device`` is as ``COURSE_DEVICE``, by default the best that works."""
+    """Describe what a lesson runs on here; ``device`` is as ``COURSE_DEVICE``, by default the best."""
     import torch
 
     from course_utils.devices import abilities, get_device

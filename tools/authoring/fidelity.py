@@ -1,6 +1,6 @@
 """The page ``handbook/fidelity.md`` and its picture: how far the simulated GPU is from real ones.
 
-``python -m tools.authoring.fidelity`` models the evidence that is shipped, which takes some minutes, and writes all
+``python -m tools.authoring.fidelity`` models the evidence that is shipped, in some minutes, and writes all
 that follows from it: the table of what was measured and modelled, the ranges that are shown beside
 modelled times (``simgpu/spread.json``), the page and the picture. ``notebooks --fix`` renews the last two.
 """
@@ -76,7 +76,8 @@ def main() -> None:
     told = subprocess.run(commit, cwd=ROOT, capture_output=True, text=True, check=False)
     content = {
         "schema": 1,
-        "note": "Measured over modelled seconds: the first and the last tenth part lie below low and above high.",
+        "note": "Measured over modelled seconds: the first and the last tenth part "
+        "lie below low and above high.",
         "made": f"{COMMAND}, commit {told.stdout.strip()}, torch {torch.__version__}",
         "evidence": list(FILES),
         "cards": spread(pairs()),
@@ -88,7 +89,7 @@ def main() -> None:
 
 
 def held_out() -> list[Pair]:
-    """Return what our own recording of a GPU measured, beside the model: by experiment, as nothing was fitted on it."""
+    """Return what our own recording of a GPU measured, on which nothing was fitted, beside the model."""
     with TemporaryDirectory() as folder:
         points = Path(folder) / "points.csv"
         table.write(RECORD, points)
@@ -241,8 +242,8 @@ def alt() -> str:
         if (alike := [p for p in seconds if p.work == work])
     ]
     return (
-        "Modelled against measured time, on logarithmic axes, one dot a measurement, coloured by kind of work; "
-        f"single operators left, whole networks right: {', and '.join(said)}."
+        "Modelled against measured time, on logarithmic axes, one dot a measurement, coloured by kind of "
+        f"work; single operators left, whole networks right: {', and '.join(said)}."
     )
 
 

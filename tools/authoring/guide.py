@@ -1,4 +1,4 @@
-"""The instructor's notes on the lessons, workshop/lessons.md: which exercises a section has, and what a check says."""
+"""The instructor's notes, workshop/lessons.md: the exercises of each section, and what a check says."""
 
 from __future__ import annotations
 

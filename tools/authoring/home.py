@@ -14,7 +14,10 @@ _ON_GITHUB = re.compile(
     r"([^/]+/[^/]+?)(?:\.git)?/*",
     re.IGNORECASE,
 )
-NO_REMOTE = f"There is no git remote origin to take the repository's name from: call  {NAME_IT} --repo owner/name"
+NO_REMOTE = (
+    "There is no git remote origin to take the repository's name from: "
+    f"call  {NAME_IT} --repo owner/name"
+)
 ELSEWHERE = (
     "git's remote origin is not on github.com: lab, test and every lesson work here as they are, and what "
     f"leads to Colab, Kaggle and the site needs a copy on GitHub, which  {NAME_IT} --repo owner/name  names."
@@ -34,7 +37,7 @@ def home(root: Path, branch: str) -> tuple[str, str]:
     Raises
     ------
     AuthoringError
-        If there is no remote ``origin``, or it is elsewhere. Its address, which may hold a token, is not shown.
+        If there is no remote ``origin``, or it is elsewhere. Its address may hold a token and is not shown.
     """
     clone = Clone(root)
     if not (root / ".git").exists() or "origin" not in clone.git("remote").split():

@@ -41,7 +41,7 @@ def review(
 ) -> tuple[str, list[Problem]]:
     """Return the text that a notebook should have, and what is wrong with the text that it has.
 
-    The text that it should have is in canonical form, and has fresh generated cells and every hand-written cell.
+    The text that it should have is in canonical form, with fresh generated cells and all others.
     """
     nb = parse(text)
     mended = canonical(regenerate(nb, course, lesson, exercises), lesson.id)

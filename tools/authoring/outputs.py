@@ -1,7 +1,8 @@
-"""The outputs that are compared: a notebook ships without any, a file for each lesson keeps what its cells print.
+"""The outputs that are compared: a notebook ships without any, a file for each lesson keeps them.
 
-``tests/outputs/NN_name.json`` maps the id of each cell tagged ``nbval-check-output`` to its outputs. ``notebooks --run``
-writes it; the test puts the outputs back into a copy of the notebook, and nbval compares them with a run.
+``tests/outputs/NN_name.json`` maps the id of each cell tagged ``nbval-check-output`` to its outputs.
+``notebooks --run`` writes it; the test puts the outputs into a copy of the notebook, and nbval
+compares them with a run.
 """
 
 from __future__ import annotations

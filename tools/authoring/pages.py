@@ -23,7 +23,10 @@ from tools.authoring.handbook import cards, errors, programs
 from tools.authoring.practices import practices
 
 FOLDER = "pytorch-gpu-course"  # what a clone without a name of its own is put in
-ADDRESS = "`ADDRESS` is what the green *Code* button shows on the page of the course, or of your fork, on GitHub."
+ADDRESS = (
+    "`ADDRESS` is what the green *Code* button shows on the page of the course, or of your fork, "
+    "on GitHub."
+)
 
 
 def course_map(course: Course) -> str:
@@ -48,7 +51,10 @@ def course_map(course: Course) -> str:
 def lesson_links(course: Course) -> str:
     """Return the table of open-in badges for colab_links.md, as Markdown."""
     if not course.repository:
-        return "Upload the lesson and the course's helpers yourself: [Without GitHub](#without-github) says how."
+        return (
+            "Upload the lesson and the course's helpers yourself: "
+            "[Without GitHub](#without-github) says how."
+        )
     rows = [row(_linked(lesson), *badges(course, lesson)) for lesson in course.ready]
     return "\n".join([row("Lesson", "Colab", "Kaggle"), "|---|---|---|", *rows])
 

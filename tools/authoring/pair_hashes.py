@@ -1,7 +1,7 @@
-"""Write beside each exact version of ``.ci/pairs`` the hashes of its files for Linux on x86-64, which is what CI takes.
+"""Write beside each version of ``.ci/pairs`` the hashes of its files for Linux on x86-64, which CI takes.
 
-``python -m tools.authoring.pair_hashes`` asks the package index for them, through uv. Where the files change after
-that, under the same version, uv refuses them. PyTorch has none: of one version there are builds, for a CPU and others.
+``python -m tools.authoring.pair_hashes`` asks the package index for them, through uv. Where the files change
+after that, under the same version, uv refuses them. PyTorch has none: one version has several builds.
 """
 
 from __future__ import annotations

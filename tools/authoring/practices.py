@@ -1,4 +1,4 @@
-"""The table of handbook/practices.md: what each habit of ``practices.yml`` brought, by the records or in words."""
+"""The tables of handbook/practices.md: what each habit of ``practices.yml`` brought, by the records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from course_utils.course import Course
 from tools.authoring.cells import row
 
 NOTHING = 0.03
-"""A time that changes by less than this share, or whose quartiles enclose no change, is called none: loops that take turns on a quiet machine differ by so much."""
+"""A time that changes by less than this share, or whose quartiles enclose no change, has not changed.
+
+Loops that take turns on a quiet machine differ by so much."""
 NO_GPU = "No real GPU has been recorded here yet: a GPU's numbers below are published or modelled."
 _RAW = yaml.safe_load(Path(__file__).with_name("practices.yml").read_text(encoding="utf-8"))
 
@@ -24,8 +26,8 @@ _RAW = yaml.safe_load(Path(__file__).with_name("practices.yml").read_text(encodi
 class Practice:
     """One habit: what to do, and where it helps or what it costs.
 
-    ``numbers`` speak to it, times as fast or times less memory; ``said`` is known beside them, with its source.
-    ``modelled`` numbers of a T4 are shown where they are asked for and a GPU has no others.
+    ``numbers`` speak to it, times as fast or times less memory; ``said`` is known beside them, with its
+    source. ``modelled`` numbers of a T4 are shown where they are asked for and a GPU has no others.
     """
 
     name: str
@@ -112,7 +114,7 @@ def _times(value: float) -> str:
 
 
 def _number(f: Found) -> str:
-    """Write a number with its kind and place, and its source: with the day it was read, where it has no date."""
+    """Write a number with its kind, machine and source, and the day that was read where it has no date."""
     what = f.what
     for record, reader in _RAW["words"].items():
         what = what.replace(record, reader)

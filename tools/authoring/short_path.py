@@ -19,7 +19,10 @@ OWN_TRAINING = 25
 
 @dataclass(frozen=True)
 class Stop:
-    """A section of the path, or a whole lesson; ``catch_up`` is a word of its heading if it needs what was skipped."""
+    """A section of the path, or a whole lesson.
+
+    ``catch_up`` is a word of its heading if it needs what was skipped.
+    """
 
     minutes: int
     section: str = ""

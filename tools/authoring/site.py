@@ -40,9 +40,10 @@ WORDS = {  # what the site says of itself
     "handbook": "Handbook",
     "more": "More",
     "print": "On one sheet, to print",
-    "unknown": "This copy does not say where and when it ran. Predictions are left empty and exercises unanswered.",
-    "run": "The outputs are those of one run, on {date}: PyTorch {torch}, {where}, {cores}. Yours will differ. "
+    "unknown": "This copy does not say where and when it ran. "
     "Predictions are left empty and exercises unanswered.",
+    "run": "The outputs are those of one run, on {date}: PyTorch {torch}, {where}, {cores}. "
+    "Yours will differ. Predictions are left empty and exercises unanswered.",
     "on": "{device} on {cpu}",
     "core": "1 core",
     "cores": "{cores} cores",
@@ -63,7 +64,7 @@ def words(language: str) -> dict[str, str]:
 def lay_out(
     course: Course, copies: Mapping[str, NotebookNode], folder: Path, language: str = "en"
 ) -> None:
-    """Write what Sphinx needs of the executed lessons, by file name, and of a language's pages into a folder."""
+    """Write what Sphinx needs of the executed lessons, by file name, and of a language's pages."""
     root = course.path.parent.parent
     not_here = shutil.ignore_patterns("*.ipynb", "*.md", "_build", *languages())  # pages come below
     for name, goal in (("site", "."), ("images", "images"), (HANDBOOK, HANDBOOK)):
@@ -178,7 +179,7 @@ def _target(
     english: Mapping[str, str],
     language: str,
 ) -> str:
-    """Return where a link of the page at ``path`` leads on the site; ``pages`` and ``english`` are as `_pages`."""
+    """Return where a link of the page at ``path`` leads on the site; ``pages``, ``english``: see `_pages`."""
     home = f"https://github.com/{course.repository}" if course.repository else "@nowhere@"
     if target == REPOSITORY:
         return home

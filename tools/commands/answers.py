@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 NEEDS = ("torch", "yaml", "nbformat")
 
 NOTE = """\
-> **Answers, for instructors.** Every exercise below is solved, and under each stand the misconceptions that its
+> **Answers, for instructors.** Every exercise below is solved, and under each stand the misconceptions \
+that its
 > check knows. Made from the course by `answers`: change nothing here, make it anew."""
 
 

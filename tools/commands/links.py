@@ -87,7 +87,7 @@ def move(
 
 
 def _translations(root: Path) -> int:
-    """Write the notebooks and pages of the other languages, whose links change, too; 1 where that cannot be."""
+    """Write the notebooks and pages of the other languages; 1 where that cannot be."""
     import course_language
     from course_utils import files
 

@@ -126,7 +126,7 @@ def run(course: Course, files: Iterable[str] = ()) -> int:
 
 
 def stale_files(course: Course) -> tuple[list[Generated], list[Problem]]:
-    """Return the generated files that are out of date, and the pages that have no place for generated parts."""
+    """Return the generated files that are out of date, and the pages without a place for generated parts."""
     root = course.path.parent.parent
     notes = Generated(
         guide.PAGE, lambda: guide.render(course, (root / guide.PAGE).read_text("utf-8"))

@@ -135,7 +135,7 @@ class Value:
 
 
 def numbers(entries: Iterable[Mapping[str, Any]]) -> tuple[Ratio | Value, ...]:
-    """Return what a file of claims or practices lists: each with its experiment, or one alike for each of several."""
+    """Return what a file of claims or practices lists; an entry may name several experiments."""
     found = []
     for entry in entries:
         names = entry["experiment"]

@@ -35,7 +35,7 @@ class Claim:
     memory, written, here and in the file, as the share saved; ``"images/s"``, ``"cores"``, ``"h"`` or
     ``"error"``. None is an open end. ``tolerance`` is the factor by which a number may miss the range and
     still count as inside. ``verdict`` may hold ``{least}``, ``{most}``, ``{range}``, ``{claimed}``, and how
-    many: ``{count}``, ``{inside}``; ``word`` must be what `weigh` finds. ``gpu`` says whether it is about one.
+    many: ``{count}``, ``{inside}``; ``word`` must be what `weigh` returns. ``gpu``: whether it is about one.
     """
 
     id: str
@@ -143,7 +143,10 @@ def weigh(claim: Claim) -> str:
 
 
 def is_inside(claim: Claim, value: float) -> bool:
-    """Return whether a number is within what was claimed, and the tolerance: of memory, in the share that is saved, as it is written."""
+    """Return whether a number is within what was claimed, and the tolerance.
+
+    Of memory it is the saved share that is compared, as it is written.
+    """
     low, high = claim.low, claim.high
     if claim.unit == MEMORY:
         value, low, high = (end and 1 - 1 / end for end in (value, low, high))
@@ -172,8 +175,8 @@ def between(low: float | None, high: float | None, unit: str) -> str:
         return word("faster") if unit == "×" else f"at least {written(low, unit)}"
     if written(low, unit) == written(high, unit):
         return written(high, unit)
-    first = written(low, unit)
-    return f"{first.removesuffix('×').removesuffix(' %').removesuffix(f' {say(unit)}')} to {written(high, unit)}"
+    first = written(low, unit).removesuffix("×").removesuffix(" %").removesuffix(f" {say(unit)}")
+    return f"{first} to {written(high, unit)}"
 
 
 def card(claim: Claim) -> Bundle:
@@ -199,7 +202,8 @@ def card(claim: Claim) -> Bundle:
     return Bundle(
         text="\n".join(line for line in (title, verdict, text, *last) if line),
         html='<div style="border:1px solid #8888;border-radius:6px;padding:.5em 1em">'
-        f"<div>{html.escape(title)}</div><div><b>{say(claim.word)}{stop}</b>{html.escape(claim.sentence)}</div>"
+        f"<div>{html.escape(title)}</div>"
+        f"<div><b>{say(claim.word)}{stop}</b>{html.escape(claim.sentence)}</div>"
         f'{page}<div style="opacity:.8">{"<br>".join(map(html.escape, last))}</div></div>',
     )
 
