@@ -138,8 +138,8 @@ def _exercise_problems(
                 "see course_lessons/README.md, Writing an exercise",
             )
         if not re.search(rf"\bex\.{re.escape(exercise.slug)}\.check\(", cell.source):
-            mend = f"end the cell with ex.{exercise.slug}.check(…)"
-            yield name, "does not check its answer", mend
+            fix = f"end the cell with ex.{exercise.slug}.check(…)"
+            yield name, "does not check its answer", fix
     for ident in known:
         if ident not in placed:
             yield "", f"never asks exercise {ident}", "add a cell tagged exercise that names it"
@@ -166,14 +166,14 @@ def _prediction_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
         seen.add(ident)
         later = [c.source for c in nb.cells[i + 1 :] if c.cell_type == "code"]
         if not any(re.search(rf"\b{variable}\.reveal\(", source) for source in later):
-            mend = f"call {variable}.reveal(…) where it is measured"
-            yield name, f"never reveals {variable}", mend
+            fix = f"call {variable}.reveal(…) where it is measured"
+            yield name, f"never reveals {variable}", fix
 
 
 def _code_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
     for i, cell in enumerate(nb.cells):
         if cell.cell_type != "code":
             continue
-        for pattern, what, mend in _FORBIDDEN:
+        for pattern, what, fix in _FORBIDDEN:
             if match := pattern.search(cell.source):
-                yield cell_name(nb, i), f"{what} ({match[0].strip()})", mend
+                yield cell_name(nb, i), f"{what} ({match[0].strip()})", fix

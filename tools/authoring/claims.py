@@ -9,7 +9,7 @@ from pathlib import Path
 
 from course_language import say, word
 from course_lessons.shared.claims import CLAIMS, Claim, weigh
-from course_lessons.shared.claims.weighing import between, gathered, kind_of, said_of
+from course_lessons.shared.claims.weighing import describe, format_range, grouped, kind_label
 from course_utils.evidence import KINDS
 from course_utils.files import replacing
 from tools.authoring.cells import row
@@ -63,9 +63,9 @@ def alt(claims: Sequence[Claim]) -> str:
 def _row(claim: Claim) -> str:
     """Return a claim's row; where nothing decides it, with what is modelled."""
     verdict, said = weigh(claim), claim.sentence
-    modelled = [f.value for f in claim.found if f.kind == "modelled" and f.weighed]
+    modelled = [f.value for f in claim.points if f.kind == "modelled" and f.weighed]
     if verdict == "Open" and modelled:
-        ends = between(min(modelled), max(modelled), claim.unit)
+        ends = format_range(min(modelled), max(modelled), claim.unit)
         said = f"{said}<br>" + f"Modelled: {ends}."
     return row(f"[{claim.text}](claims_numbers.md#claim-{claim.id})", f"**{say(verdict)}**", said)
 
@@ -82,21 +82,21 @@ def _block(claim: Claim) -> str:
         f"- *Claimed* in {claim.document}, “{claim.section}”: {claim.quote.replace('|', ' · ')}",
         f"- *To be true it needs:* {claim.needs}",
         *([f"- *{ask}* `{claim.command}`"] if claim.experiments else []),
-        *(["", _numbers(claim)] if claim.found else []),
+        *(["", _numbers(claim)] if claim.points else []),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _numbers(claim: Claim) -> str:
     rows = ["| Number | Kind | What | Where | Source, date |", "|---:|---|---|---|---|"]
-    for group in gathered(claim.found):
+    for group in grouped(claim.points):
         f = group[0]
-        number, what = said_of(group, claim.unit)
-        ends = between(f.low, f.high, claim.unit)
+        number, what = describe(group, claim.unit)
+        ends = format_range(f.low, f.high, claim.unit)
         if len(group) == 1 and ends != number:
             number += f" ({ends})"
         source = _link(f.source) if f.source else f.date
-        rows.append(f"| {number} | {kind_of(f)} | {what} | {f.where} | {source} |")
+        rows.append(f"| {number} | {kind_label(f)} | {what} | {f.where} | {source} |")
     return "\n".join(rows)
 
 
@@ -115,7 +115,7 @@ def _link(sources: str) -> str:
 def digest(claims: Sequence[Claim]) -> str:
     """Return what stands in the chart's file to tell whether it shows these claims and records."""
     rows = [
-        (c.short, c.claimed, [(f"{f.value:.4g}", f.kind, f.weighed) for f in c.found])
+        (c.short, c.claimed, [(f"{f.value:.4g}", f.kind, f.weighed) for f in c.points])
         for c in claims
     ]
     content = json.dumps(rows, ensure_ascii=False)
@@ -153,14 +153,14 @@ BAR = "#f2c38f"
 def _rows(ax, claims: Sequence[Claim], xlabel: str) -> None:
     from course_utils.plots import LOOKS, log_ticks
 
-    every = [f.value for claim in claims for f in claim.found]
+    every = [f.value for claim in claims for f in claim.points]
     ends = [end for claim in claims for end in (claim.low, claim.high) if end]
     left, right = min(every + ends) / 1.6, max(every + ends) * 1.6
     ax.set(xscale="log", xlim=(left, right), ylim=(len(claims) - 0.4, -0.6), xlabel=xlabel)
     for place, claim in enumerate(claims):
         low, high = (claim.low or left) / 1.03, (claim.high or right) * 1.03
         ax.barh(place, high - low, left=low, height=0.8, color=BAR, zorder=1)
-        for f in claim.found:
+        for f in claim.points:
             spread = [[max(0, f.value - f.low)], [max(0, f.high - f.value)]]
             y, pale = place + OFFSETS[f.kind], 1 if f.weighed else 0.35
             look = {**LOOKS[f.kind], "alpha": pale, "markersize": 5, "elinewidth": 1}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from course_lessons.shared.claims import Found, Ratio, Value
+from course_lessons.shared.claims import DataPoint, Ratio, Value
 from course_lessons.shared.claims.numbers import numbers
 from course_utils.course import Course
 from tools.authoring.cells import row
@@ -26,7 +26,7 @@ _RAW = yaml.safe_load(Path(__file__).with_name("practices.yml").read_text(encodi
 class Practice:
     """One habit: what to do, and where it helps or what it costs.
 
-    ``numbers`` speak to it, times as fast or times less memory; ``said`` is known beside them, with its
+    ``numbers`` speak to it, times as fast or times less memory; ``note`` is known beside them, with its
     source. ``modelled`` numbers of a T4 are shown where they are asked for and a GPU has no others.
     """
 
@@ -34,13 +34,13 @@ class Practice:
     when: str
     lesson: str
     numbers: Sequence[Ratio | Value] = ()
-    said: str = ""
+    note: str = ""
     modelled: bool = False
 
     @property
-    def found(self) -> list[Found]:
+    def points(self) -> list[DataPoint]:
         """Its numbers."""
-        every = [found for number in self.numbers for found in number.found()]
+        every = [point for number in self.numbers for point in number.points()]
         real = [f for f in every if f.kind != "modelled"]
         if self.modelled and not any(f.accelerator for f in real):
             real += [f for f in every if f.kind == "modelled" and "T4" in f.where]
@@ -55,7 +55,7 @@ GROUPS = {
 
 def practices(course: Course) -> str:
     """Return a table for each group, as Markdown."""
-    every = [f for group in GROUPS.values() for p in group for f in p.found]
+    every = [f for group in GROUPS.values() for p in group for f in p.points]
     parts = []
     if not any(f.accelerator and f.kind == "recorded" for f in every):
         parts.append(NO_GPU)
@@ -65,7 +65,7 @@ def practices(course: Course) -> str:
             row(
                 p.name,
                 p.when,
-                told(p),
+                summary(p),
                 f"[{p.lesson}](../notebooks/{course.lesson(p.lesson).file})",
             )
             for p in group
@@ -74,27 +74,27 @@ def practices(course: Course) -> str:
     return "\n\n".join(parts)
 
 
-def told(practice: Practice) -> str:
+def summary(practice: Practice) -> str:
     """Say what one practice brought: in a word for CPU and GPU, then each number with its kind and source."""
-    found = practice.found
+    points = practice.points
     places = {
-        "CPU": [f for f in found if not f.accelerator],
-        "GPU": [f for f in found if f.accelerator],
+        "CPU": [f for f in points if not f.accelerator],
+        "GPU": [f for f in points if f.accelerator],
     }
     lines = [f"**{place}: {verdict(those)}**" for place, those in places.items() if those]
-    lines += [practice.said] if practice.said else []
+    lines += [practice.note] if practice.note else []
     text = "<br>".join(lines)
-    if found:
-        summary = "1 number" if len(found) == 1 else f"{len(found)} numbers"
-        listed = "<br>".join(map(_number, found))
-        text += f"<details><summary>{summary}</summary>{listed}</details>"
+    if points:
+        count = "1 number" if len(points) == 1 else f"{len(points)} numbers"
+        listed = "<br>".join(map(_number, points))
+        text += f"<details><summary>{count}</summary>{listed}</details>"
     return text
 
 
-def verdict(found: Sequence[Found]) -> str:
+def verdict(points: Sequence[DataPoint]) -> str:
     """Weigh the numbers in a word, and give their range and their kinds."""
-    low, high = (end(f.value for f in found) for end in (min, max))
-    if all(abs(f.value - 1) < NOTHING or f.low <= 1 <= f.high for f in found):
+    low, high = (end(f.value for f in points) for end in (min, max))
+    if all(abs(f.value - 1) < NOTHING or f.low <= 1 <= f.high for f in points):
         word = "nothing"
     elif low >= 1 + NOTHING:
         word = "gains"
@@ -102,7 +102,7 @@ def verdict(found: Sequence[Found]) -> str:
         word = "costs"
     else:
         word = "depends"
-    kinds = ", ".join(dict.fromkeys(f.kind for f in found))
+    kinds = ", ".join(dict.fromkeys(f.kind for f in points))
     ends = _times(low) + f" to {_times(high)}" * (_times(low) != _times(high))
     return f"{word}, {ends} ({kinds})"
 
@@ -113,7 +113,7 @@ def _times(value: float) -> str:
     return f"{value:.2f}×" if value < 9.95 else f"{value:.0f}×"
 
 
-def _number(f: Found) -> str:
+def _number(f: DataPoint) -> str:
     """Write a number with its kind, machine and source, and the day that was read where it has no date."""
     what = f.what
     for record, reader in _RAW["words"].items():

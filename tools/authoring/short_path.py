@@ -87,9 +87,9 @@ def path_problems(nb: NotebookNode, lesson: Lesson, file: str) -> Iterator[Probl
     """Say which sections of the path a lesson does not have, or has in another order."""
     have = [heading.text for heading in notebook_headings(nb) if heading.level == 2]
     want = [stop.section for stop in stops(lesson) if stop.section]
-    mend = "correct short_path in course.yml"
+    fix = "correct short_path in course.yml"
     for section in want:
         if section not in have:
-            yield Problem(file, "", f"has no section '{section}' for the short path", mend)
+            yield Problem(file, "", f"has no section '{section}' for the short path", fix)
     if [s for s in have if s in want] != [s for s in want if s in have]:
-        yield Problem(file, "", "has the sections of the short path in another order", mend)
+        yield Problem(file, "", "has the sections of the short path in another order", fix)
