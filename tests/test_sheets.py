@@ -14,7 +14,7 @@ import simgpu
 from course_language import languages
 from course_utils import cli
 from tools.authoring import sheets
-from tools.authoring.links import place
+from tools.authoring.links import translated_path
 
 CHEATSHEET = "handbook/cheatsheet.md"
 BLOCKS = re.findall(
@@ -143,7 +143,7 @@ def test_a_sheet_is_one_legible_side_with_all_of_its_text(page, language, tmp_pa
     assert seen["cut"] == []
     assert seen["height"] <= HEIGHTS[sheets.SHEETS[page]] * 96 / 25.4
     assert seen["smallest"] >= 6.5
-    source = (ROOT / place(page, language)).read_text(encoding="utf-8")
+    source = (ROOT / translated_path(page, language)).read_text(encoding="utf-8")
     for code in re.findall(r"```\w*\n(.*?)```", source, re.DOTALL):
         for line in code.splitlines():
             assert line.strip() in seen["text"]

@@ -54,7 +54,7 @@ class Heading:
 
     level: int
     text: str
-    place: str
+    cell: str
 
 
 def without_code(markdown: str) -> str:
@@ -63,12 +63,12 @@ def without_code(markdown: str) -> str:
     return re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", text, flags=re.DOTALL)
 
 
-def headings(markdown: str, place: str = "") -> list[Heading]:
+def headings(markdown: str, cell: str = "") -> list[Heading]:
     """Return the ATX headings of a Markdown text, in order."""
     found = re.findall(
         r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$", _FENCE.sub("", markdown), re.MULTILINE
     )
-    return [Heading(len(marks), text.strip(), place) for marks, text in found]
+    return [Heading(len(marks), text.strip(), cell) for marks, text in found]
 
 
 def notebook_headings(nb: NotebookNode) -> list[Heading]:
@@ -91,12 +91,12 @@ def anatomy_problems(nb: NotebookNode, exercises: Iterable[Exercise], file: str)
 def _section_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
     all_headings = notebook_headings(nb)
     for extra in [h for h in all_headings if h.level == 1][1:]:
-        yield extra.place, f"holds a second title: # {extra.text}", "use ## for a section"
+        yield extra.cell, f"holds a second title: # {extra.text}", "use ## for a section"
     level = 0
     for heading in all_headings:
         if heading.level > level + 1:
             what = f"heading '{heading.text}' jumps from level {level} to {heading.level}"
-            yield heading.place, what, f"use {'#' * (level + 1)}"
+            yield heading.cell, what, f"use {'#' * (level + 1)}"
         level = heading.level
     sections = [h.text for h in all_headings if h.level == 2]
     if FURTHER in sections[:-1]:
@@ -151,15 +151,15 @@ def _prediction_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
     for i, cell in enumerate(nb.cells):
         if cell.cell_type != "code" or not re.search(r"\bpredict\(", cell.source):
             continue
-        made = re.fullmatch(
+        match = re.fullmatch(
             r"(?:.*\n)*?(\w+) = predict\(\s*\"([^\"]+)\",\s*todo\(\)(?:.*\n?)*", cell.source
         )
         name = cell_name(nb, i)
-        if not made:
+        if not match:
             what = "asks for a prediction in an unusual way"
             yield name, what, f'write  name = predict("{lesson}.name", todo(), unit=…)'
             continue
-        variable, ident = made.groups()
+        variable, ident = match.groups()
         if not ident.startswith(f"{lesson}.") or ident in seen:
             what = f"names its prediction {ident}"
             yield name, what, f"choose a name that begins with {lesson}. and is used once"

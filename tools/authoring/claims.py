@@ -157,12 +157,12 @@ def _rows(ax, claims: Sequence[Claim], xlabel: str) -> None:
     ends = [end for claim in claims for end in (claim.low, claim.high) if end]
     left, right = min(every + ends) / 1.6, max(every + ends) * 1.6
     ax.set(xscale="log", xlim=(left, right), ylim=(len(claims) - 0.4, -0.6), xlabel=xlabel)
-    for place, claim in enumerate(claims):
+    for line, claim in enumerate(claims):
         low, high = (claim.low or left) / 1.03, (claim.high or right) * 1.03
-        ax.barh(place, high - low, left=low, height=0.8, color=BAR, zorder=1)
+        ax.barh(line, high - low, left=low, height=0.8, color=BAR, zorder=1)
         for f in claim.points:
             spread = [[max(0, f.value - f.low)], [max(0, f.high - f.value)]]
-            y, pale = place + OFFSETS[f.kind], 1 if f.weighed else 0.35
+            y, pale = row + OFFSETS[f.kind], 1 if f.weighed else 0.35
             look = {**LOOKS[f.kind], "alpha": pale, "markersize": 5, "elinewidth": 1}
             ax.errorbar(f.value, y, xerr=spread, zorder=3, **look)
     names = [f"{claim.short}: {claim.claimed}" for claim in claims]

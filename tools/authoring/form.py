@@ -51,8 +51,8 @@ class Problem:
     fix: str
 
     def __str__(self) -> str:
-        place = f"{self.file}: cell {self.cell}" if self.cell else self.file
-        return f"{place}: {self.what} -> {self.fix}"
+        where = f"{self.file}: cell {self.cell}" if self.cell else self.file
+        return f"{where}: {self.what} -> {self.fix}"
 
 
 def read(path: Path) -> NotebookNode:

@@ -50,10 +50,8 @@ def programs(course: Course) -> str:
 def _badge(course: Course, name: str) -> str:
     if not course.repository:
         return ""
-    place = f"{course.repository}/blob/{course.branch}/{PROGRAMS.as_posix()}/{name}.ipynb"
-    return (
-        f"[![Open in Colab]({BADGES['Colab']})](https://colab.research.google.com/github/{place})"
-    )
+    path = f"{course.repository}/blob/{course.branch}/{PROGRAMS.as_posix()}/{name}.ipynb"
+    return f"[![Open in Colab]({BADGES['Colab']})](https://colab.research.google.com/github/{path})"
 
 
 def errors(course: Course) -> str:

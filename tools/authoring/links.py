@@ -30,7 +30,7 @@ _ADDRESS = re.compile(
 )
 
 
-def place(path: str, language: str) -> str:
+def translated_path(path: str, language: str) -> str:
     """Return where the translation of a notebook or a page stands: ``handbook/zh/…``, ``README.zh-CN.md``."""
     if language == "en":
         return path

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import course_language
 from course_utils import files
-from tools.authoring.links import place
+from tools.authoring.links import translated_path
 from tools.authoring.site import words
 
 SHEETS = {"handbook/cheatsheet.md": "landscape", "workshop/run_sheet.md": "portrait"}
@@ -35,7 +35,7 @@ def sheet_html(root: Path, page: str, language: str = "en") -> str:
     """Return one of `SHEETS` as HTML that fills one side of A4."""
     from nbconvert.filters.markdown import markdown2html
 
-    lies, text = SHEETS[page], (root / place(page, language)).read_text(encoding="utf-8")
+    lies, text = SHEETS[page], (root / translated_path(page, language)).read_text(encoding="utf-8")
     title = text.partition("\n")[0].removeprefix("# ")
     first, *rest = _HEAD.split(markdown2html(text))
     body = first + "".join(f"<section>{part}</section>" for part in rest)

@@ -31,11 +31,11 @@ class Stop:
 
 def stops(lesson: Lesson) -> list[Stop]:
     """Return a lesson's part of the path; an empty list where it has none."""
-    found = [Stop(**entry) for entry in lesson.short_path]
+    parts = [Stop(**entry) for entry in lesson.short_path]
     if chosen() == "en":
-        return found
-    told = [replace(stop, section=say(stop.section)) for stop in found]
-    return [replace(stop, catch_up=stop.section if stop.catch_up else "") for stop in told]
+        return parts
+    translated = [replace(stop, section=say(stop.section)) for stop in parts]
+    return [replace(stop, catch_up=stop.section if stop.catch_up else "") for stop in translated]
 
 
 def minutes(lesson: Lesson) -> int:

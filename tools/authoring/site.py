@@ -23,7 +23,7 @@ from course_utils.exercises.result import RESULT_MIME
 from course_utils.show import REAL_GPUS
 from tools.authoring.cells import site
 from tools.authoring.form import dumps
-from tools.authoring.links import place, slug
+from tools.authoring.links import slug, translated_path
 
 OWN = ("index.md", "about.md")  # in site/, and written for it
 COLAB = "colab_links.md"  # in the repository's root
@@ -69,7 +69,7 @@ def lay_out(
     not_here = shutil.ignore_patterns("*.ipynb", "*.md", "_build", *languages())  # pages come below
     for name, goal in (("site", "."), ("images", "images"), (HANDBOOK, HANDBOOK)):
         shutil.copytree(root / name, folder / goal, ignore=not_here, dirs_exist_ok=True)
-    pages, readme = _pages(course, copies, language), place("README.md", language)
+    pages, readme = _pages(course, copies, language), translated_path("README.md", language)
 
     def converted(path: str, text: str) -> str:
         return page_text(course, text, path, copies, language)
@@ -112,8 +112,8 @@ def lesson_page(
         if cell.cell_type == "markdown":
             if cell.get("id") == "header":
                 cell.source = re.sub("|".join(own), "", cell.source)
-            at = place(f"notebooks/{file}", language)
-            cell.source = page_text(course, cell.source, at, lessons, language)
+            path = translated_path(f"notebooks/{file}", language)
+            cell.source = page_text(course, cell.source, path, lessons, language)
         for output in cell.get("outputs", ()):
             data = output.get("data", {})
             data.pop(RESULT_MIME, None)  # for tests, not for readers
@@ -129,7 +129,7 @@ def lesson_page(
 
 
 def page_text(
-    course: Course, text: str, at: str, lessons: Collection[str], language: str = "en"
+    course: Course, text: str, path: str, lessons: Collection[str], language: str = "en"
 ) -> str:
     """Return Markdown of the repository as Markdown of the site.
 
@@ -138,7 +138,7 @@ def page_text(
 
     Parameters
     ----------
-    at
+    path
         Where the text stands in the repository, such as ``"notebooks/01_devices.ipynb"``.
     lessons
         The lessons' files that the site has.
@@ -151,7 +151,9 @@ def page_text(
     text = _ANCHOR.sub(r"(\1)=" if language == "en" else r'<div id="\1"></div>', text)
     if _LINK.search(text):
         pages, english = (_pages(course, lessons, name) for name in (language, "en"))
-        text = _LINK.sub(lambda m: m[1] + _target(course, at, m[2], pages, english, language), text)
+        text = _LINK.sub(
+            lambda m: m[1] + _target(course, path, m[2], pages, english, language), text
+        )
     return _NOWHERE.sub(r"\1", text)
 
 
@@ -216,8 +218,8 @@ def _pages(course: Course, lessons: Collection[str], language: str) -> dict[str,
     pages |= {f"notebooks/{file}": file for file in sorted(lessons)} | {COLAB: COLAB}
     pages |= {p: p for p in handbook_pages(root)}
     if language != "en":
-        pages = {place(at, language): name for at, name in pages.items()}
-        pages = {at: name for at, name in pages.items() if (root / at).is_file()}
+        pages = {translated_path(path, language): name for path, name in pages.items()}
+        pages = {path: name for path, name in pages.items() if (root / path).is_file()}
     return pages
 
 
