@@ -26,8 +26,8 @@ AUTHORING = (
     "tools.authoring.pages",
     "tools.authoring.short_path",
     "tools.classroom.class_progress",
-    "tools.commands",
     "tools.commands.class_report",
+    "tools.commands.lesson_copies",
     "tools.commands.slides",
 )
 

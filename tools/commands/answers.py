@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tools.commands import add_lesson_arguments, write_lessons
+from tools.commands.lesson_copies import add_lesson_arguments, write_lessons
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

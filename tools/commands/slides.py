@@ -14,7 +14,7 @@ from nbformat import NotebookNode
 from course_language import word
 from course_utils.course import fresh_notebook
 from tools.authoring.form import parse, tags
-from tools.commands import add_lesson_arguments, write_lessons
+from tools.commands.lesson_copies import add_lesson_arguments, write_lessons
 
 NEEDS = ("nbformat", "ruff", "yaml")
 
