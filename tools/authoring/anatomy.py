@@ -65,10 +65,10 @@ def without_code(markdown: str) -> str:
 
 def headings(markdown: str, cell: str = "") -> list[Heading]:
     """Return the ATX headings of a Markdown text, in order."""
-    found = re.findall(
+    matches = re.findall(
         r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$", _FENCE.sub("", markdown), re.MULTILINE
     )
-    return [Heading(len(marks), text.strip(), cell) for marks, text in found]
+    return [Heading(len(marks), text.strip(), cell) for marks, text in matches]
 
 
 def notebook_headings(nb: NotebookNode) -> list[Heading]:
@@ -83,9 +83,9 @@ def notebook_headings(nb: NotebookNode) -> list[Heading]:
 
 def anatomy_problems(nb: NotebookNode, exercises: Iterable[Exercise], file: str) -> list[Problem]:
     """List what is missing from a lesson, or has no place in it."""
-    found = [*_section_problems(nb), *_exercise_problems(nb, exercises), *_code_problems(nb)]
-    found += _prediction_problems(nb)
-    return [Problem(file, *entry) for entry in found]
+    problems = [*_section_problems(nb), *_exercise_problems(nb, exercises), *_code_problems(nb)]
+    problems += _prediction_problems(nb)
+    return [Problem(file, *entry) for entry in problems]
 
 
 def _section_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:

@@ -62,12 +62,14 @@ def alt(claims: Sequence[Claim]) -> str:
 
 def _row(claim: Claim) -> str:
     """Return a claim's row; where nothing decides it, with what is modelled."""
-    verdict, said = weigh(claim), claim.sentence
+    verdict, sentence = weigh(claim), claim.sentence
     modelled = [f.value for f in claim.points if f.kind == "modelled" and f.weighed]
     if verdict == "Open" and modelled:
         ends = format_range(min(modelled), max(modelled), claim.unit)
-        said = f"{said}<br>" + f"Modelled: {ends}."
-    return row(f"[{claim.text}](claims_numbers.md#claim-{claim.id})", f"**{say(verdict)}**", said)
+        sentence = f"{sentence}<br>" + f"Modelled: {ends}."
+    return row(
+        f"[{claim.text}](claims_numbers.md#claim-{claim.id})", f"**{say(verdict)}**", sentence
+    )
 
 
 def _block(claim: Claim) -> str:

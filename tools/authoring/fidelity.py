@@ -65,20 +65,20 @@ class Pair(NamedTuple):
 
 def main() -> None:
     """Model the evidence, and write everything that follows from it."""
-    found = [hold(row) for name in FILES for row in read(EVIDENCE / name)]
+    held = [hold(row) for name in FILES for row in read(EVIDENCE / name)]
     write_pairs(
         Pair(f.profile, f.meaning.kind, f.quantity, f.measured, f.modelled)
-        for f in found
+        for f in held
         if isinstance(f, Found)
     )
     write_pairs(held_out(), OURS)
     commit = ["git", "describe", "--always", "--dirty"]
-    told = subprocess.run(commit, cwd=ROOT, capture_output=True, text=True, check=False)
+    version = subprocess.run(commit, cwd=ROOT, capture_output=True, text=True, check=False)
     content = {
         "schema": 1,
         "note": "Measured over modelled seconds: the first and the last tenth part "
         "lie below low and above high.",
-        "made": f"{COMMAND}, commit {told.stdout.strip()}, torch {torch.__version__}",
+        "made": f"{COMMAND}, commit {version.stdout.strip()}, torch {torch.__version__}",
         "evidence": list(FILES),
         "cards": spread(pairs()),
     }
@@ -124,7 +124,7 @@ def pairs(path: Path = TABLE) -> list[Pair]:
 
 def spread(rows: Sequence[Pair]) -> dict[str, dict[str, dict[str, float]]]:
     """Return how much longer or shorter real work takes than modelled, by card and for all cards."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    ranges: dict[str, dict[str, dict[str, float]]] = {}
     seconds = [p for p in rows if p.quantity == "seconds"]
     for card in [*profiles.names(), "all"]:
         for work in ("operator", "network"):
@@ -136,8 +136,8 @@ def spread(rows: Sequence[Pair]) -> dict[str, dict[str, dict[str, float]]]:
             if len(alike) >= ENOUGH:
                 tenths = quantiles(alike, n=10, method="inclusive")
                 low, high = round(tenths[0], 2), round(tenths[-1], 2)
-                found.setdefault(card, {})[work] = {"low": low, "high": high, "n": len(alike)}
-    return found
+                ranges.setdefault(card, {})[work] = {"low": low, "high": high, "n": len(alike)}
+    return ranges
 
 
 # --- the page -----------------------------------------------------------------------------------
@@ -236,14 +236,14 @@ def _line(card: str, kind: str, quantity: str, alike: Sequence[Pair]) -> str:
 def alt() -> str:
     """Say in a sentence or two what the picture shows."""
     seconds = [p for p in pairs() if p.quantity == "seconds"]
-    said = [
+    parts = [
         f"of {len(alike):,} {work}s {100 * _near(alike):.0f} % lie within 25 % of the measured"
         for work in ("operator", "network")
         if (alike := [p for p in seconds if p.work == work])
     ]
     return (
         "Modelled against measured time, on logarithmic axes, one dot a measurement, coloured by kind of "
-        f"work; single operators left, whole networks right: {', and '.join(said)}."
+        f"work; single operators left, whole networks right: {', and '.join(parts)}."
     )
 
 

@@ -151,12 +151,12 @@ def format_code(nb: NotebookNode) -> list[str]:
     bare = nbformat.v4.new_notebook(cells=cells, metadata=notebook_metadata("00"))
     failure, formatted = _ruff(nbformat.v4.writes(bare))
     if not failure:
-        made = zip(nb.cells, nbformat.v4.reads(formatted).cells, strict=True)
-        return [new.source if old.cell_type == "code" else old.source for old, new in made]
-    found = re.search(r"lesson\.ipynb:(?:cell )?(\d+):[\d:]*\s*(.*)", failure)
-    if not found:
+        pairs = zip(nb.cells, nbformat.v4.reads(formatted).cells, strict=True)
+        return [new.source if old.cell_type == "code" else old.source for old, new in pairs]
+    match = re.search(r"lesson\.ipynb:(?:cell )?(\d+):[\d:]*\s*(.*)", failure)
+    if not match:
         raise CodeError(f"is not Python: {failure.strip().splitlines()[-1]}")
-    raise CodeError(f"cell {cell_name(nb, int(found[1]) - 1)}: is not Python: {found[2]}")
+    raise CodeError(f"cell {cell_name(nb, int(match[1]) - 1)}: is not Python: {match[2]}")
 
 
 @functools.lru_cache(maxsize=32)

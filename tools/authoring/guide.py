@@ -52,9 +52,9 @@ def _lesson(text: str, parts: dict[str, list[Exercise]], known: Iterable[Exercis
 
     def quote(match: re.Match[str]) -> str:
         exercise = by_title.get(match["title"])
-        said = exercise.diagnoses.get(match["diagnosis"]) if exercise else None
-        if said is None:
+        diagnosis = exercise.diagnoses.get(match["diagnosis"]) if exercise else None
+        if diagnosis is None:
             return match[0]
-        return f"- *{match['title']}*, `{match['diagnosis']}`: “{said}”"
+        return f"- *{match['title']}*, `{match['diagnosis']}`: “{diagnosis}”"
 
     return _QUOTE.sub(quote, _ROW.sub(row, text))

@@ -164,10 +164,10 @@ def _root(course: Course) -> Path:
 
 def _pages(course: Course) -> list[Path]:
     root = _root(course)
-    found = {p for room in ("handbook", "workshop") for p in (root / room).rglob("*.md")}
-    return sorted({*(root / page for page in PAGES), *root.glob("*/README.md"), *found})
+    pages = {p for room in ("handbook", "workshop") for p in (root / room).rglob("*.md")}
+    return sorted({*(root / page for page in PAGES), *root.glob("*/README.md"), *pages})
 
 
 def _notebooks(course: Course) -> list[Path]:
-    found = course.path.parent.glob("*.ipynb")
-    return sorted(path for path in found if not is_dated(path.name))
+    notebooks = course.path.parent.glob("*.ipynb")
+    return sorted(path for path in notebooks if not is_dated(path.name))

@@ -163,14 +163,14 @@ def alternatives(nb: NotebookNode) -> dict[str, str]:
     MyST-NB names a picture's file by that sum, and has no other place for a text that belongs to one
     output.
     """
-    found = {}
+    texts = {}
     for cell in nb.cells:
         for output in cell.get("outputs", ()):
             alt = output.get("metadata", {}).get("image/png", {}).get("alt")
             if alt:
                 data = base64.b64decode(output.data["image/png"])
-                found[hashlib.sha256(data).hexdigest()] = alt
-    return found
+                texts[hashlib.sha256(data).hexdigest()] = alt
+    return texts
 
 
 def _target(
