@@ -230,12 +230,6 @@ def test_a_lesson_runs_again_where_something_has_changed(small, change):
 # --- the command ------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def without_sphinx(monkeypatch):
-    """Sphinx is not asked for where the command stops before it."""
-    monkeypatch.setattr(command, "PACKAGES", ())
-
-
 @pytest.mark.parametrize(("module", "extra"), [(command, "everywhere"), (links, "test")])
 def test_where_packages_are_missing_they_are_set_up_first(tmp_path, monkeypatch, module, extra):
     monkeypatch.chdir(tmp_path)
@@ -252,18 +246,11 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
     assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "mine"
 
 
-def test_a_missing_copy_is_named(tmp_path, capsys, without_sphinx):
-    out, copies_at = tmp_path / "out", tmp_path / "none"
-    copies_at.mkdir()
-    assert cli.run(["site", "--from", str(copies_at), "--output", str(out)]) == 2
-    said = capsys.readouterr().err
-    assert "lacks an executed lesson" in said and FILES[0] in said and not out.exists()
-
-
-def test_a_lesson_that_fails_stops_the_site(tmp_path, capsys, monkeypatch, without_sphinx):
+def test_a_lesson_that_fails_stops_the_site(tmp_path, capsys, monkeypatch):
     def fails(nb, folder, env, name):
         raise AuthoringError("cell x raised ValueError: no")
 
+    monkeypatch.setattr(command, "PACKAGES", ())  # it stops before Sphinx is needed
     monkeypatch.setattr(copies, "executed", fails)
     monkeypatch.setattr(copies, "_cache_key", lambda *run: "another than any kept")
     assert cli.run(["site", "--output", str(tmp_path / "out")]) == 1

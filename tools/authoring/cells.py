@@ -135,7 +135,7 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
         "**After this lesson you can**",
         "\n".join(f"- {objective}" for objective in lesson.objectives),
         " · ".join(fact for fact in facts if fact),
-        short_path.line(course, lesson),
+        short_path.header_line(course, lesson),
         "*Run the folded cell below first: it finds or fetches the course's helpers.*",
     ]
     return _markdown("header", "\n\n".join(filter(None, parts)))

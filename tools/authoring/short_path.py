@@ -48,12 +48,12 @@ def total(course: Course) -> int:
     return sum(map(minutes, course.lessons)) + OWN_TRAINING
 
 
-def first(lesson: Lesson, stop: Stop) -> str:
+def catch_up_call(lesson: Lesson, stop: Stop) -> str:
     """Return the call that makes what a section needs of those skipped above it."""
     return f'`course_utils.catch_up("{lesson.id}", "{stop.catch_up}")`'
 
 
-def line(course: Course, lesson: Lesson) -> str:
+def header_line(course: Course, lesson: Lesson) -> str:
     """Return what a learner in a hurry does in a lesson, for its header; nothing off the path."""
     taken = stops(lesson)
     if not taken:
@@ -62,7 +62,7 @@ def line(course: Course, lesson: Lesson) -> str:
     if not taken[0].section:
         return f"{begin}the whole lesson."
     text = f"{begin}{word(', ').join(f'*{stop.section}*' for stop in taken)}; skip the others, cells too."
-    if calls := [f"{first(lesson, s)} before *{s.section}*" for s in taken if s.catch_up]:
+    if calls := [f"{catch_up_call(lesson, s)} before *{s.section}*" for s in taken if s.catch_up]:
         text += f" In a new cell run {word(', and ').join(calls)}."
     return text
 
@@ -76,7 +76,7 @@ def table(course: Course) -> str:
             name = f"[{lesson.id} · {lesson.title}]({file})" if i == 0 else ""
             what = f"[{stop.section}]({file}#{stop.section.replace(' ', '-')})"
             if stop.catch_up:
-                what += f"; before it {first(lesson, stop)}"
+                what += f"; before it {catch_up_call(lesson, stop)}"
             rows.append(f"| {name} | {what if stop.section else word('all')} | {stop.minutes} |")
     rows.append(f"| [Your own training](#your-own-training) | | {OWN_TRAINING} |")
     whole = total(course)

@@ -43,13 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run the lessons on this device (cpu, sim, cuda, ...); by default the best that works",
     )
     parser.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        metavar="FOLDER",
-        help="take the executed lessons of this folder, as they are, and run none",
-    )
-    parser.add_argument(
         "--visit",
         action="store_true",
         help="also visit every address outside the site (needs the network), and say which do not answer",
@@ -74,8 +67,6 @@ def main(args: argparse.Namespace) -> int:
     output = args.output.resolve()
     if not (ROOT / "site" / "conf.py").is_file():
         return refuse("There is no clone here: call this from a clone of the course.", 2)
-    if args.source and not args.source.is_dir():
-        return refuse(f"{args.source} is no folder: name that of the executed lessons.", 2)
     empty = output.is_dir() and not any(output.iterdir())
     if output.exists() and not empty and not (output / MARK).is_file():
         return refuse(
@@ -89,19 +80,14 @@ def main(args: argparse.Namespace) -> int:
         return print_sheets(args.sheets)
     from course_utils.course import load_course
     from tools.authoring.copies import executed_copy
-    from tools.authoring.form import read
 
     course = load_course()
-    copies: dict[str, NotebookNode] = {}
     try:
-        for lesson in every_lesson(course):
-            if args.source:
-                copies[lesson.file] = read(args.source / lesson.file)
-            else:
-                copies[lesson.file] = executed_copy(course, lesson, device=args.device)
+        copies = {
+            lesson.file: executed_copy(course, lesson, device=args.device)
+            for lesson in every_lesson(course)
+        }
     except ValueError as error:
-        if args.source:
-            return refuse(f"{args.source} lacks an executed lesson: {error}", 2)
         return refuse(error, 1)
     return build(course, copies, output, visit=args.visit)
 
