@@ -82,17 +82,17 @@ def describe_pictures(app, doctree):
             link["refuri"] = link["refuri"].removeprefix("site:")
 
 
-def find_twins(app, pagename, templatename, context, doctree):
+def find_editions(app, pagename, templatename, context, doctree):
     """Tell the switch where the page is in each other language: that language's first page, if nowhere."""
-    context["twins"] = []
+    context["editions"] = []
     for other in languages():
-        there = Path(app.srcdir).with_name(other)
-        if other != edition and there.is_dir():
-            made = any((there / f"{pagename}{end}").is_file() for end in (".md", ".ipynb"))
-            twin = pagename if made or pagename in ("search", "genindex") else "index"
+        source = Path(app.srcdir).with_name(other)
+        if other != edition and source.is_dir():
+            translated = any((source / f"{pagename}{end}").is_file() for end in (".md", ".ipynb"))
+            page = pagename if translated or pagename in ("search", "genindex") else "index"
             up = "../" * (pagename.count("/") + (edition != "en")) + f"{other}/" * (other != "en")
-            link = {"href": f"{up}{twin}.html", "lang": other, "said": own_name(other)}
-            context["twins"].append(link)
+            link = {"href": f"{up}{page}.html", "lang": other, "name": own_name(other)}
+            context["editions"].append(link)
 
 
 def search_by_pairs():
@@ -116,6 +116,6 @@ def search_by_pairs():
 def setup(app):
     """Connect what this file adds to Sphinx."""
     app.connect("doctree-read", describe_pictures)
-    app.connect("html-page-context", find_twins)
+    app.connect("html-page-context", find_editions)
     if edition == "zh":
         app.add_search_language(search_by_pairs())

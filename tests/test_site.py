@@ -536,12 +536,12 @@ def test_every_page_leads_to_itself_in_the_other_language(built):
         chinese = page.parts[0] == "zh"
         assert f'<html lang="{"zh-CN" if chinese else "en"}"' in html, page
         (switch,) = re.findall(r'<a class="language" href="([^"]+)"', html)
-        twin = Path(*page.parts[1:]) if chinese else Path("zh", page)
-        if not (built / twin).is_file():
-            twin = Path("index.html") if chinese else Path("zh", "index.html")
-        assert (built / page.parent / switch).resolve() == (built / twin).resolve(), page
-    twins = {page.as_posix() for page in pages}
-    alone = {page for page in twins if not page.startswith("zh/") and f"zh/{page}" not in twins}
+        other = Path(*page.parts[1:]) if chinese else Path("zh", page)
+        if not (built / other).is_file():
+            other = Path("index.html") if chinese else Path("zh", "index.html")
+        assert (built / page.parent / switch).resolve() == (built / other).resolve(), page
+    names = {page.as_posix() for page in pages}
+    alone = {page for page in names if not page.startswith("zh/") and f"zh/{page}" not in names}
     assert alone == {f"handbook/{name}.html" for name in ("claims_numbers", "fidelity", "checkers")}
 
 
