@@ -27,6 +27,7 @@ AUTHORING = (
     "tools.authoring.short_path",
     "tools.classroom.class_progress",
     "tools.commands.class_report",
+    "tools.commands.lesson_copies",
     "tools.commands.slides",
 )
 

@@ -66,36 +66,46 @@ html_copy_source = False
 
 
 def describe_pictures(app, doctree):
-    """Give each figure of a lesson the alternative text that its output carries."""
+    """Give each figure of a lesson the text that its output carries; a picture without one is a fault."""
+    from sphinx.util import logging
+
+    logger = logging.getLogger(__name__)
     for image in doctree.findall(nodes.image):
         if alt := ALTERNATIVES.get(Path(image["uri"]).stem):
             image["alt"] = alt
+        if not image.get("alt", "").strip():
+            logger.warning("picture without alternative text: %s", image["uri"], location=image)
+        if "://" in image["uri"]:
+            logger.warning("loads from another site: %s", image["uri"], location=image)
     for link in doctree.findall(nodes.reference):  # page_text has found where it leads
         if link.get("refuri", "").startswith("site:"):
             link["refuri"] = link["refuri"].removeprefix("site:")
 
 
-def find_twins(app, pagename, templatename, context, doctree):
+def find_editions(app, pagename, templatename, context, doctree):
     """Tell the switch where the page is in each other language: that language's first page, if nowhere."""
-    context["twins"] = []
+    context["editions"] = []
     for other in languages():
-        there = Path(app.srcdir).with_name(other)
-        if other != edition and there.is_dir():
-            made = any((there / f"{pagename}{end}").is_file() for end in (".md", ".ipynb"))
-            twin = pagename if made or pagename in ("search", "genindex") else "index"
+        source = Path(app.srcdir).with_name(other)
+        if other != edition and source.is_dir():
+            translated = any((source / f"{pagename}{end}").is_file() for end in (".md", ".ipynb"))
+            page = pagename if translated or pagename in ("search", "genindex") else "index"
             up = "../" * (pagename.count("/") + (edition != "en")) + f"{other}/" * (other != "en")
-            link = {"href": f"{up}{twin}.html", "lang": other, "said": own_name(other)}
-            context["twins"].append(link)
+            link = {"href": f"{up}{page}.html", "lang": other, "name": own_name(other)}
+            context["editions"].append(link)
 
 
 def search_by_pairs():
-    """Return a search that knows Chinese by pairs of signs: Sphinx's own finds none without another package."""
+    """Return a search that splits Chinese into pairs of signs: Sphinx's own needs another package."""
     from sphinx.search.zh import SearchChinese
 
     pairs = r"(?=([\u4e00-\u9fff]{2}))|(\w+)"
 
     class Pairs(SearchChinese):
-        js_splitter_code = f"function splitQuery(query) {{ return [...query.matchAll(/{pairs}/g)].map(m => m[1] || m[2]); }}"
+        js_splitter_code = (
+            "function splitQuery(query) "
+            f"{{ return [...query.matchAll(/{pairs}/g)].map(m => m[1] || m[2]); }}"
+        )
 
         def split(self, text):
             return [pair or latin for pair, latin in re.findall(pairs, text, re.ASCII)]
@@ -106,6 +116,6 @@ def search_by_pairs():
 def setup(app):
     """Connect what this file adds to Sphinx."""
     app.connect("doctree-read", describe_pictures)
-    app.connect("html-page-context", find_twins)
+    app.connect("html-page-context", find_editions)
     if edition == "zh":
         app.add_search_language(search_by_pairs())

@@ -211,7 +211,7 @@ def test_lesson_00_in_jupyterlab(browser, lab, language):
 
 
 def _links(language):
-    """Return, for each page outside `notebooks` that a lesson links to, the first link with an anchor, or the first."""
+    """Return the first link, with an anchor if there is one, to each page that lessons link to."""
     there = "" if language == "en" else f"{language}/"
     found = {}
     for lesson in LESSONS:

@@ -1,4 +1,4 @@
-"""The seeds' claims: none is lost, each verdict follows from the records, the page is fresh; and their experiments."""
+"""The claims: none is lost, each verdict follows from the records, the page is fresh; their experiments."""
 
 import json
 import sys
@@ -157,7 +157,7 @@ def test_words(values, word, records):
 
 def test_what_is_modelled_or_only_related_decides_nothing(records):
     records("modelled_a", *modelled(1.7))
-    assert weigh(AMP) == "Open" and AMP.found[0].kind == "modelled"
+    assert weigh(AMP) == "Open" and AMP.points[0].kind == "modelled"
     records("machine_a", *gains(1.7))
     assert weigh(replace(AMP, numbers=(replace(GAIN, weighed=False),))) == "Open"
 
@@ -166,26 +166,26 @@ def test_only_records_that_differ_in_one_thing_are_compared(records):
     both = gains(2.0)
     both[1]["parameters"]["batch"] = 64
     records("machine_a", *both)
-    assert not AMP.found
+    assert not AMP.points
     records("machine_a", gains(2.0)[0])
     records("machine_b", gains(2.0)[1])  # the same hardware, so one machine
-    assert [f.value for f in AMP.found] == [2.0]
+    assert [f.value for f in AMP.points] == [2.0]
     records("machine_b", {**gains(2.0)[1], "device": "cpu"})
-    assert not AMP.found
+    assert not AMP.points
 
 
 def test_a_ratio_has_the_spread_of_both_sides(records):
     slow, fast = gains(2.0)
     records("machine_a", {**slow, "q1": 0.9, "q3": 1.1}, {**fast, "q1": 0.4, "q3": 0.6})
-    (found,) = AMP.found
-    assert (found.low, found.value, found.high) == pytest.approx((0.9 / 0.6, 2.0, 1.1 / 0.4))
+    (point,) = AMP.points
+    assert (point.low, point.value, point.high) == pytest.approx((0.9 / 0.6, 2.0, 1.1 / 0.4))
 
 
 def test_the_faster_side_of_a_rate_is_the_larger_one(records):
     rates = gains(2.0, **PRINTED, quantity="throughput", unit="samples/s")
     records("published", *[{**rate, "median": 1 / rate["median"]} for rate in rates])
-    (found,) = AMP.found
-    assert (found.value, found.kind, found.source) == (2.0, "published", "A page")
+    (point,) = AMP.points
+    assert (point.value, point.kind, point.source) == (2.0, "published", "A page")
 
 
 def test_a_cpu_and_a_gpu_are_compared_across_machines_and_both_are_named(records):
@@ -195,9 +195,9 @@ def test_a_cpu_and_a_gpu_are_compared_across_machines_and_both_are_named(records
         "machine_a",
         *[result("cifar_step", t, device=d, parameters={"batch": b}) for d, b, t in times],
     )
-    (found,) = ratio.found()
-    assert found.value == 20 and found.accelerator
-    assert found.where == "NVIDIA H200 against A CPU, 2 threads"
+    (point,) = ratio.points()
+    assert point.value == 20 and point.accelerator
+    assert point.where == "NVIDIA H200 against A CPU, 2 threads"
 
 
 def test_a_time_and_a_rate_meet_where_it_is_said_of_how_many_the_time_is(records):
@@ -208,19 +208,19 @@ def test_a_time_and_a_rate_meet_where_it_is_said_of_how_many_the_time_is(records
     records("machine_a", result("resnet50_inference", 10.0, **one))
     records("published", rate)
     apart = Ratio("resnet50_inference", {"device": "cpu"}, GPU)
-    assert not list(apart.found())
-    (found,) = replace(apart, items=100).found()
-    assert found.value == 4 and found.where == "NVIDIA T4 against A CPU, 2 threads"
+    assert not list(apart.points())
+    (point,) = replace(apart, items=100).points()
+    assert point.value == 4 and point.where == "NVIDIA T4 against A CPU, 2 threads"
 
 
 def test_a_value_counts_the_items_of_a_call_or_is_scaled(records):
     records("machine_a", result("cifar_step", 0.5, parameters={"batch": 64}))
-    (found,) = Value("cifar_step", items="batch", where={"device": "cpu"}).found()
-    assert found.value == 128
-    assert [f.value for f in Value("cifar_step", items=100).found()] == [200]
-    assert not list(Value("cifar_step", items="batch", where=GPU).found())
+    (point,) = Value("cifar_step", items="batch", where={"device": "cpu"}).points()
+    assert point.value == 128
+    assert [f.value for f in Value("cifar_step", items=100).points()] == [200]
+    assert not list(Value("cifar_step", items="batch", where=GPU).points())
     records("published", result("free_gpu_time", 7200, **PRINTED))
-    assert [f.value for f in Value("free_gpu_time", scale=1 / 3600).found()] == [2]
+    assert [f.value for f in Value("free_gpu_time", scale=1 / 3600).points()] == [2]
 
 
 def test_memory_saved_is_written_as_a_share(records):
@@ -241,8 +241,8 @@ def test_every_published_number_has_a_source_and_is_used():
     published = evidence.read_records(evidence.FOLDER / "published.json")
     assert all(m.source for m in published)
     habits = [habit for group in practices.GROUPS.values() for habit in group]
-    found = [f for one in (*CLAIMS, *habits) for f in one.found if f.kind == "published"]
-    used = {source for f in found for source in f.source.split("; ")}
+    points = [f for one in (*CLAIMS, *habits) for f in one.points if f.kind == "published"]
+    used = {source for f in points for source in f.source.split("; ")}
     assert {m.source for m in published} == used
 
 
@@ -257,33 +257,37 @@ def test_published_bandwidths_are_those_of_the_datasheets():
 
 def test_a_ratio_that_was_printed_as_such_is_taken_as_it_is():
     ratio = Ratio("bert_large_step", {"precision": "fp32"}, {"precision": "fp16"})
-    assert 4.48 in [f.value for f in ratio.found() if f.kind == "published"]
-    assert not [f for f in replace(ratio, before={"precision": "none"}).found() if f.source]
+    assert 4.48 in [f.value for f in ratio.points() if f.kind == "published"]
+    assert not [f for f in replace(ratio, before={"precision": "none"}).points() if f.source]
 
 
 # --- page and card ------------------------------------------------------------------------------
 
 
+def renewed(root):
+    stale = [file for file in writer.GENERATED if file.is_stale(root)]
+    for file in stale:
+        file.write(root)
+    return [file.path for file in stale]
+
+
 @pytest.mark.slow
 def test_the_page_and_the_chart_are_fresh():
-    assert [str(problem) for problem in writer.problems(ROOT)] == []
+    assert [file.path for file in writer.GENERATED if file.is_stale(ROOT)] == []
 
 
 @pytest.mark.slow
 def test_a_changed_record_makes_both_stale_and_renewing_mends_them(records, tmp_path):
     records("machine_a", *gains(1.7))
-    root = tmp_path / "course"
-    (root / "handbook").mkdir(parents=True)
-    assert writer.problems(root) == [], "a course without the page has none to keep"
-    (root / PAGES[0]).touch()
-    assert writer.renew(root) == [*PAGES, "images/claims.svg"]
-    assert writer.renew(root) == []
-    assert "1.7×" in (root / PAGES[1]).read_text(encoding="utf-8")
+    assert renewed(tmp_path) == [], "a course without the folders has none to keep"
+    (tmp_path / "handbook").mkdir()
+    (tmp_path / "images").mkdir()
+    assert renewed(tmp_path) == [*PAGES, "images/claims.svg"]
+    assert renewed(tmp_path) == []
+    assert "1.7×" in (tmp_path / PAGES[1]).read_text(encoding="utf-8")
     records("machine_a", *gains(3.0))
-    assert [p.file for p in writer.problems(root)] == [*PAGES, "images/claims.svg"]
-    for changed in (False, True):
-        assert all(("3×" in (root / n).read_text(encoding="utf-8")) is changed for n in PAGES)
-        writer.renew(root)
+    assert renewed(tmp_path) == [*PAGES, "images/claims.svg"]
+    assert all("3×" in (tmp_path / page).read_text(encoding="utf-8") for page in PAGES)
 
 
 @pytest.mark.slow
@@ -436,10 +440,10 @@ def test_a_package_that_does_not_load_is_left_out_and_nothing_fails(tmp_path, mo
     for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
         monkeypatch.delitem(sys.modules, name)
     point = Point(EXPERIMENTS["resnet50_step"], {"batch": 4, "precision": "fp32"}, CPU)
-    ((_, found),) = run_points([point])
-    assert isinstance(found, LeftOut) and not found.failed
-    assert "torchvision is installed but does not load" in found.reason
-    assert "nms does not exist" in found.reason
+    ((_, left_out),) = run_points([point])
+    assert isinstance(left_out, LeftOut) and not left_out.failed
+    assert "torchvision is installed but does not load" in left_out.reason
+    assert "nms does not exist" in left_out.reason
 
 
 def test_tf32_is_put_back_also_after_an_error():

@@ -28,7 +28,7 @@ def paragraphs(page):
 
 
 def contradictions(entry):
-    """Return what speaks against an entry: its sentence is gone, no record speaks to it, or one says otherwise."""
+    """Say what is against an entry: its sentence is gone, no record speaks to it, or one contradicts it."""
     said = " ".join(entry["says"].split())
     around = [part for part in paragraphs(entry["page"]) if said in part]
     if not around:
@@ -40,13 +40,13 @@ def contradictions(entry):
         entry.get("quantity", "time"),
         where=entry.get("where") or {},
     )
-    real = [found for found in ratio.found() if found.kind == "recorded"]
+    real = [point for point in ratio.points() if point.kind == "recorded"]
     if not real:
         return [f"no record of {entry['experiment']} speaks to: {said}"]
     least = entry.get("by", 0 if "most" in entry else 1) - SLACK
     most = entry.get("most", float("inf")) + SLACK
-    against = [found for found in real if not least <= found.value <= most]
-    holds = {found.where for found in real} - {found.where for found in against}
+    against = [point for point in real if not least <= point.value <= most]
+    holds = {point.where for point in real} - {point.where for point in against}
     if against and not any(IN_PROSE[name] in around[0] for name in holds):
         return [f"{one.where}: {one.what}: {one.value:.2f}×, against: {said}" for one in against]
     return []
@@ -69,8 +69,8 @@ def test_a_sentence_that_a_record_contradicts_is_found(tmp_path, monkeypatch):
     }
     page = tmp_path / "page.md"
     page.write_text("In general, pinning on the spot is slower.\n", encoding="utf-8")
-    (found,) = contradictions(entry)
-    assert found.startswith("NVIDIA H200") and "0.23×" in found
+    (point,) = contradictions(entry)
+    assert point.startswith("NVIDIA H200") and "0.23×" in point
     page.write_text("Nothing of the kind.\n", encoding="utf-8")
     assert contradictions(entry) == ["page.md no longer says: pinning on the spot is slower"]
 
@@ -89,7 +89,7 @@ def test_a_sentence_need_not_hold_elsewhere_if_its_own_paragraph_names_the_machi
     }
     page = tmp_path / "page.md"
     page.write_text("- An AMD server CPU:\n- the CNN gains by bfloat16\n", encoding="utf-8")
-    (found,) = contradictions(entry)
-    assert found.startswith("NVIDIA H200") and "0.93×" in found
+    (point,) = contradictions(entry)
+    assert point.startswith("NVIDIA H200") and "0.93×" in point
     page.write_text("On an AMD server CPU\nthe CNN gains by bfloat16.\n", encoding="utf-8")
     assert contradictions(entry) == []

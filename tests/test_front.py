@@ -1,16 +1,15 @@
 """The front door: what README says in its own words is so, and its pictures are there."""
 
-import dataclasses
 import re
 import xml.etree.ElementTree as ET
 
-import pytest
 from harness import LESSONS, ROOT
 
+from course_lessons.lesson02 import explorers
 from course_utils.course import load_course
 from course_utils.exercises import lesson as exercises_of
 from course_utils.timing import seconds
-from tools.authoring import lesson_map, pictures, site
+from tools.authoring import site
 from tools.authoring.anatomy import COLLECTIONS
 
 COURSE = load_course()
@@ -38,31 +37,18 @@ def test_the_exercises_that_routes_name_exist():
     assert len(named) > 20 and not [one for one in named if one[1] not in known[one[0]]]
 
 
-def test_the_map_has_each_lesson_with_its_minutes_below_all_that_it_needs():
-    place = {one.id: i for i, row in enumerate(lesson_map.rows(COURSE)) for one in row}
-    for one in COURSE.lessons:
-        assert all(place[need] < place[one.id] for need in one.needs)
-    drawn = ET.fromstring(lesson_map.svg(COURSE))
-    words = " ".join(text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text"))
-    for one in COURSE.lessons:
-        assert f"{one.id} ·" in words and f"{one.time} min" in words
-        assert one.minutes <= 90 or one.id in COLLECTIONS, "longer than one can sit"
-    lines = len(list(drawn.iter("{http://www.w3.org/2000/svg}path")))
-    assert lines == sum(len(one.needs) for one in COURSE.lessons)
+def test_the_map_has_each_lesson_with_its_minutes_and_a_line_from_each_that_it_needs():
+    svg = "{http://www.w3.org/2000/svg}"
+    drawn = ET.parse(ROOT / "images" / "map.svg").getroot()
+    words = " ".join(text.text for text in drawn.iter(f"{svg}text"))
+    boxes = " ".join(f"{one.id} · {one.title} {one.time} min" for one in COURSE.lessons)
+    assert sorted(words.split()) == sorted(boxes.split())
+    needs = [f"{one.id} needs {' and '.join(one.needs)}" for one in COURSE.lessons if one.needs]
+    assert drawn.findtext(f"{svg}title") == f"What needs what, and minutes: {'; '.join(needs)}."
+    assert len(list(drawn.iter(f"{svg}path"))) == sum(len(one.needs) for one in COURSE.lessons)
     assert int(drawn.get("width")) <= 390
-
-
-def test_a_changed_course_makes_the_map_stale(tmp_path):
-    picture = tmp_path / lesson_map.PICTURE
-    there = dataclasses.replace(COURSE, path=tmp_path / "notebooks" / "course.yml")
-    assert lesson_map.renew(there) == [], "a course without the picture has none to keep"
-    picture.parent.mkdir()
-    picture.touch()
-    assert lesson_map.renew(there) == [lesson_map.PICTURE]
-    assert lesson_map.problems(there) == []
-    longer = dataclasses.replace(COURSE.lessons[0], minutes=999)
-    changed = dataclasses.replace(there, lessons=(longer, *COURSE.lessons[1:]))
-    assert [str(p.file) for p in lesson_map.problems(changed)] == [lesson_map.PICTURE]
+    for one in COURSE.lessons:
+        assert one.minutes <= 90 or one.id in COLLECTIONS, "longer than one can sit"
 
 
 def test_the_site_begins_with_the_routes_of_readme(tmp_path):
@@ -77,13 +63,7 @@ def test_the_site_begins_with_the_routes_of_readme(tmp_path):
     assert f"| {hours} | {minutes:,} + {further} |" in index
 
 
-@pytest.mark.slow
-def test_the_pictures_are_drawn_and_show_what_readme_says(tmp_path, monkeypatch):
-    monkeypatch.setattr(pictures, "IMAGES", tmp_path)
-    pictures.timeline()
-    pictures.mountain()
-    assert all(
-        (tmp_path / f"{name}.png").stat().st_size > 10_000 for name in ("timeline", "mountain")
-    )
-    for switches in pictures.LOOPS.values():
-        assert seconds(pictures.explorers.loop(*switches).seconds) in README
+def test_readme_says_how_long_the_loops_of_its_timeline_take():
+    """They are lesson 02's extremes: pinned, non_blocking, read at each step, a second stream."""
+    for switches in ((False, False, True, False), (True, True, False, True)):
+        assert seconds(explorers.loop(*switches).seconds) in README

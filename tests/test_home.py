@@ -1,4 +1,4 @@
-"""Where on GitHub the course is: nothing points there before anybody knows, and everything after one command."""
+"""Where on GitHub the course is: nothing points there without a name, everything after one command."""
 
 import dataclasses
 import json

@@ -176,7 +176,7 @@ record --check FILE|record --check ROOM|record --only none|record --modelled V10
 record --list --only|slides|slides 42|slides ../x|slides 01 --output|answers 42|answers x --output OUT
 translate --check xx|translate --check ..|notebooks NONE|notebooks --check NONE|notebooks --check FILE
 notebooks --check ROOM|links --repo|links --branch|bundle --output FILE|bundle --torch keep|bundle --extra x
-bundle --extra lab --torch cuda|bundle --torch|reset 1 1x|class-report FILE --names FILE|site --from ROOM --x|site --from NONE
+bundle --extra lab --torch cuda|bundle --torch|reset 1 1x|class-report FILE --names FILE|site --output ROOM --x|site --from NONE
 nothing|resett 01
 doctor 1|lab --torch|update now|test --x|--x|reset --help=1|explain --help=1|template ddp --output|class-report ROOM --lesson
 hand-in --output|update --torch

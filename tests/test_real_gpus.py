@@ -81,7 +81,7 @@ def test_a_recorded_product_stands_in_the_range_of_operators_and_a_step_in_that_
 
 
 def test_the_page_the_picture_and_the_ranges_follow_from_the_table():
-    assert [str(problem) for problem in fidelity.problems(ROOT)] == []
+    assert [file.path for file in fidelity.GENERATED if file.is_stale(ROOT)] == []
     stored = json.loads(fidelity.SPREAD.read_text(encoding="utf-8"))
     assert stored["cards"] == fidelity.spread(fidelity.pairs()), fidelity.COMMAND
 

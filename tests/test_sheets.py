@@ -14,7 +14,7 @@ import simgpu
 from course_language import languages
 from course_utils import cli
 from tools.authoring import sheets
-from tools.authoring.links import place
+from tools.authoring.links import translated_path
 
 CHEATSHEET = "handbook/cheatsheet.md"
 BLOCKS = re.findall(
@@ -116,7 +116,8 @@ def test_a_browser_that_fails_is_named_with_its_page(site, monkeypatch):
 SEEN = """
 () => {
   const main = document.querySelector('main');
-  const cut = [...document.querySelectorAll('main, pre, td, li')].filter(e => e.scrollWidth > e.clientWidth + 1);
+  const boxes = [...document.querySelectorAll('main, pre, td, li')];
+  const cut = boxes.filter(e => e.scrollWidth > e.clientWidth + 1);
   const texts = [...document.querySelectorAll('main *')].filter(e => e.innerText && e.innerText.trim());
   return {
     cut: cut.map(e => e.innerText.slice(0, 60)),
@@ -142,7 +143,7 @@ def test_a_sheet_is_one_legible_side_with_all_of_its_text(page, language, tmp_pa
     assert seen["cut"] == []
     assert seen["height"] <= HEIGHTS[sheets.SHEETS[page]] * 96 / 25.4
     assert seen["smallest"] >= 6.5
-    source = (ROOT / place(page, language)).read_text(encoding="utf-8")
+    source = (ROOT / translated_path(page, language)).read_text(encoding="utf-8")
     for code in re.findall(r"```\w*\n(.*?)```", source, re.DOTALL):
         for line in code.splitlines():
             assert line.strip() in seen["text"]

@@ -28,7 +28,7 @@ def _cells(lesson):
         for section in re.findall(r"^## +(.*)$", cell.source, re.MULTILINE):
             on = section in taken or "" in taken
             if on and (stop := taken.get(section)) and stop.catch_up:
-                call = short_path.first(lesson, stop).strip("`")
+                call = short_path.catch_up_call(lesson, stop).strip("`")
                 cells.append(nbformat.v4.new_code_cell(call))
     return cells
 
@@ -51,7 +51,7 @@ def test_the_lessons_head_names_its_sections(lesson):
     assert f"{short_path.minutes(lesson)} min" in head
     for stop in short_path.stops(lesson):
         assert f"*{stop.section}*" in head or not stop.section
-        assert short_path.first(lesson, stop) in head or not stop.catch_up
+        assert short_path.catch_up_call(lesson, stop) in head or not stop.catch_up
 
 
 def test_a_section_that_is_not_there_or_comes_too_early_is_refused():

@@ -14,11 +14,13 @@ import shutil
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import unquote, urlsplit
 
 import nbformat
 import pytest
 import yaml
 from browsers import SECOND, chromium
+from bs4 import BeautifulSoup
 from harness import EXECUTED, LESSONS, NOTEBOOKS, ROOT, notebook
 
 from course_utils import cli
@@ -27,8 +29,7 @@ from course_utils.course import load_course
 from course_utils.exercises.result import RESULT_MIME
 from course_utils.stubs import AuthoringError
 from tools.authoring import copies, site
-from tools.authoring.built_site import built_problems
-from tools.authoring.cells import colab_url, header_cell, kaggle_url
+from tools.authoring.cells import header_cell, open_in
 from tools.authoring.form import read
 from tools.commands import links
 from tools.commands import site as command
@@ -120,7 +121,7 @@ def test_badges_become_buttons_and_comments_go():
     alone = nbformat.v4.new_notebook(cells=[header_cell(UNNAMED, lesson)])
     for page in (text, site.lesson_page(UNNAMED, alone, lesson.file, FILES).cells[0].source):
         assert "中文" not in page, "the switch leads there"
-    for name, url in (("Colab", colab_url(NAMED, lesson)), ("Kaggle", kaggle_url(NAMED, lesson))):
+    for name, url in open_in(NAMED, lesson).items():
         assert f'<a class="open-in" href="{url}">Open in {name}</a>' in text
     noted = "In 3 s.\n<!-- a note\nof two lines -->\nMore."
     assert site.page_text(COURSE, noted, "README.md", FILES) == "In 3 s.\nMore."
@@ -181,7 +182,7 @@ def small(tmp_path, monkeypatch):
     nbformat.write(notebook("print(1)"), tmp_path / "notebooks" / lesson.file)
     runs = []
 
-    def run(nb, folder, env, on_cell):
+    def run(nb, folder, env, name):
         runs.append((folder, env))
         done = copy.deepcopy(nb)
         text = f"in {folder} and {copies.ROOT}\n"
@@ -226,53 +227,7 @@ def test_a_lesson_runs_again_where_something_has_changed(small, change):
     assert small.runs[1][1].get("COURSE_DEVICE") == ("cpu" if change == "device" else None)
 
 
-# --- what is wrong with a site ----------------------------------------------------------------
-
-GOOD = """<html><body id="page"><h2 id="a">A</h2><a href="b.html#b">b</a> <a href="#a">up</a>
-<a href="https://example.org/gone">away</a> <img src="p.png" alt="A curve."><a href="sub/">sub</a></body></html>"""
-
-
-@pytest.fixture
-def pages(tmp_path):
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "p.png").write_bytes(b"x")
-    (tmp_path / "b.html").write_text('<p id="b">B</p>', encoding="utf-8")
-    (tmp_path / "sub" / "index.html").write_text('<a href="../a.html">a</a>', encoding="utf-8")
-    (tmp_path / "a.html").write_text(GOOD, encoding="utf-8")
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("html", "said"),
-    [
-        ('<a href="gone.html">x</a>', "a.html: dead link gone.html: no such file"),
-        ('<a href="b.html#nowhere">x</a>', "dead link b.html#nowhere: no #nowhere there"),
-        ('<a href="#nowhere">x</a>', "dead link #nowhere"),
-        ('<a href="../other.html">x</a>', "it leads out of the site"),
-        ('<img src="p.png">', "picture without alternative text: p.png"),
-        ('<img src="gone.png" alt="x">', "loads what is not there: gone.png"),
-        ('<script src="//cdn.example.org/x.js"></script>', "loads from another site: //cdn"),
-        ('<link rel="stylesheet" href="https://x.org/a.css">', "loads from another site"),
-    ],
-)
-def test_a_fault_of_a_page_is_named(pages, html, said):
-    (pages / "a.html").write_text(GOOD.replace("</body>", html + "</body>"), encoding="utf-8")
-    found = built_problems(pages)
-    assert len(found) == 1 and said in found[0], found
-
-
-def test_a_style_that_loads_from_elsewhere_is_named(pages):
-    (pages / "a.css").write_text("@import url('https://fonts.example.org/x');", encoding="utf-8")
-    assert "a.css: loads from another site" in built_problems(pages)[0]
-
-
 # --- the command ------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def without_sphinx(monkeypatch):
-    """Sphinx is not asked for where the command stops before it."""
-    monkeypatch.setattr(command, "PACKAGES", ())
 
 
 @pytest.mark.parametrize(("module", "extra"), [(command, "everywhere"), (links, "test")])
@@ -291,19 +246,13 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
     assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "mine"
 
 
-def test_a_missing_copy_is_named(tmp_path, capsys, without_sphinx):
-    out, copies_at = tmp_path / "out", tmp_path / "none"
-    copies_at.mkdir()
-    assert cli.run(["site", "--from", str(copies_at), "--output", str(out)]) == 2
-    said = capsys.readouterr().err
-    assert "lacks an executed lesson" in said and FILES[0] in said and not out.exists()
-
-
-def test_a_lesson_that_fails_stops_the_site(tmp_path, capsys, monkeypatch, without_sphinx):
-    def fails(course, lesson, *rest):
+def test_a_lesson_that_fails_stops_the_site(tmp_path, capsys, monkeypatch):
+    def fails(nb, folder, env, name):
         raise AuthoringError("cell x raised ValueError: no")
 
-    monkeypatch.setattr(copies, "executed_copy", fails)
+    monkeypatch.setattr(command, "PACKAGES", ())  # it stops before Sphinx is needed
+    monkeypatch.setattr(copies, "executed", fails)
+    monkeypatch.setattr(copies, "_cache_key", lambda *run: "another than any kept")
     assert cli.run(["site", "--output", str(tmp_path / "out")]) == 1
     assert f"{FILES[0]}: cell x raised ValueError: no" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -523,7 +472,7 @@ def test_a_reader_finds_the_way(browser, address):
     page.locator("a.next-page, a.right-next").first.click()
     assert page.url.endswith("/02_moving_data.html")
     launch = page.locator(".dropdown-launch-buttons a[href*='colab']")
-    opens = [colab_url(COURSE, COURSE.lesson("02"))] if COURSE.repository else []
+    opens = [open_in(COURSE, COURSE.lesson("02"))["Colab"]] if COURSE.repository else []
     assert [a.get_attribute("href") for a in launch.all()] == opens
     for mode in ("Dark", "Light"):
         page.locator("button.theme-switch-button").first.click()
@@ -544,6 +493,39 @@ def test_a_reader_finds_the_way(browser, address):
     page.close()
 
 
+def dead_links(folder):
+    """Yield the links of built pages to what is not there, and what they load from elsewhere."""
+    pages = {
+        path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+        for path in folder.rglob("*.html")
+        if "_static" not in path.parts
+    }
+    for path, page in pages.items():
+        loads = [
+            tag.get("src") or tag["href"] for tag in page.select("[src], link[rel=stylesheet]")
+        ]
+        for target in dict.fromkeys([*loads, *(tag["href"] for tag in page.select("a[href]"))]):
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                if target in loads and parts.scheme != "data":
+                    yield path.name, target
+                continue
+            goal = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            goal = goal / "index.html" if goal.is_dir() else goal
+            anchor, there = unquote(parts.fragment), pages.get(goal)
+            missing = anchor not in ("", "top") and there and not there.find(id=anchor)
+            if missing or not goal.is_file() or not goal.is_relative_to(folder):
+                yield path.name, target
+
+
+@pytest.mark.everywhere
+def test_every_link_of_a_built_page_is_alive_and_every_picture_has_a_text(built):
+    assert list(dead_links(built)) == []
+    for path in built.rglob("*.html"):
+        page = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+        assert all(image.get("alt", "").strip() for image in page.select("img")), path
+
+
 @pytest.mark.everywhere
 def test_every_page_leads_to_itself_in_the_other_language(built):
     pages = [path.relative_to(built) for path in sorted(built.rglob("*.html"))]
@@ -554,12 +536,12 @@ def test_every_page_leads_to_itself_in_the_other_language(built):
         chinese = page.parts[0] == "zh"
         assert f'<html lang="{"zh-CN" if chinese else "en"}"' in html, page
         (switch,) = re.findall(r'<a class="language" href="([^"]+)"', html)
-        twin = Path(*page.parts[1:]) if chinese else Path("zh", page)
-        if not (built / twin).is_file():
-            twin = Path("index.html") if chinese else Path("zh", "index.html")
-        assert (built / page.parent / switch).resolve() == (built / twin).resolve(), page
-    twins = {page.as_posix() for page in pages}
-    alone = {page for page in twins if not page.startswith("zh/") and f"zh/{page}" not in twins}
+        other = Path(*page.parts[1:]) if chinese else Path("zh", page)
+        if not (built / other).is_file():
+            other = Path("index.html") if chinese else Path("zh", "index.html")
+        assert (built / page.parent / switch).resolve() == (built / other).resolve(), page
+    names = {page.as_posix() for page in pages}
+    alone = {page for page in names if not page.startswith("zh/") and f"zh/{page}" not in names}
     assert alone == {f"handbook/{name}.html" for name in ("claims_numbers", "fidelity", "checkers")}
 
 
@@ -577,9 +559,12 @@ def test_every_figure_of_an_executed_lesson_is_described(built):
 @pytest.mark.everywhere
 def test_a_site_with_a_fault_is_built_and_refused(tmp_path, capfd):
     nb = read(NOTEBOOKS / FILES[0])
-    nb.cells[3:3] = [nbformat.v4.new_markdown_cell("[nowhere](02_gone.ipynb)")]
+    text = "[nowhere](02_gone.ipynb) ![](../images/map.svg) ![a map](https://example.org/map.svg)"
+    nb.cells[3:3] = [nbformat.v4.new_markdown_cell(text)]
     assert command.build(COURSE, {FILES[0]: nb}, tmp_path / "out") == 1
-    assert "02_gone.ipynb" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "02_gone.ipynb" in said and "loads from another site: https://example.org" in said
+    assert "picture without alternative text: images/map.svg" in said
     assert (tmp_path / "out" / "index.html").is_file()
     nb.cells.pop(3)
     # What was there is replaced.

@@ -259,7 +259,7 @@ def test_another_language_is_a_folder_of_catalogues_and_nothing_else(tmp_path):
 
 
 def _in(language):
-    return lambda path: editions.place(path, language)
+    return lambda path: editions.translated_path(path, language)
 
 
 def _named(text):
@@ -294,7 +294,7 @@ def test_a_text_takes_the_place_of_another_values_and_magics_stay():
 def test_the_programs_on_a_page_are_the_same_but_for_their_comments(language):
     fence = re.compile(r"(?ms)^```python[^\n]*\n(.*?)^```")
     pages = [path for path in editions.sources() if path.endswith(".md")]
-    both = ((path, editions.place(path, language)) for path in pages)
+    both = ((path, editions.translated_path(path, language)) for path in pages)
     texts_of = [[fence.findall(editions._read(ROOT / path)) for path in pair] for pair in both]
     assert sum(len(english) for english, _ in texts_of) > 150
     for english, other in texts_of:

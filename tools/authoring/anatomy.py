@@ -54,7 +54,7 @@ class Heading:
 
     level: int
     text: str
-    place: str
+    cell: str
 
 
 def without_code(markdown: str) -> str:
@@ -63,12 +63,12 @@ def without_code(markdown: str) -> str:
     return re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", text, flags=re.DOTALL)
 
 
-def headings(markdown: str, place: str = "") -> list[Heading]:
+def headings(markdown: str, cell: str = "") -> list[Heading]:
     """Return the ATX headings of a Markdown text, in order."""
-    found = re.findall(
+    matches = re.findall(
         r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$", _FENCE.sub("", markdown), re.MULTILINE
     )
-    return [Heading(len(marks), text.strip(), place) for marks, text in found]
+    return [Heading(len(marks), text.strip(), cell) for marks, text in matches]
 
 
 def notebook_headings(nb: NotebookNode) -> list[Heading]:
@@ -83,20 +83,20 @@ def notebook_headings(nb: NotebookNode) -> list[Heading]:
 
 def anatomy_problems(nb: NotebookNode, exercises: Iterable[Exercise], file: str) -> list[Problem]:
     """List what is missing from a lesson, or has no place in it."""
-    found = [*_section_problems(nb), *_exercise_problems(nb, exercises), *_code_problems(nb)]
-    found += _prediction_problems(nb)
-    return [Problem(file, *entry) for entry in found]
+    problems = [*_section_problems(nb), *_exercise_problems(nb, exercises), *_code_problems(nb)]
+    problems += _prediction_problems(nb)
+    return [Problem(file, *entry) for entry in problems]
 
 
 def _section_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
     all_headings = notebook_headings(nb)
     for extra in [h for h in all_headings if h.level == 1][1:]:
-        yield extra.place, f"holds a second title: # {extra.text}", "use ## for a section"
+        yield extra.cell, f"holds a second title: # {extra.text}", "use ## for a section"
     level = 0
     for heading in all_headings:
         if heading.level > level + 1:
             what = f"heading '{heading.text}' jumps from level {level} to {heading.level}"
-            yield heading.place, what, f"use {'#' * (level + 1)}"
+            yield heading.cell, what, f"use {'#' * (level + 1)}"
         level = heading.level
     sections = [h.text for h in all_headings if h.level == 2]
     if FURTHER in sections[:-1]:
@@ -138,8 +138,8 @@ def _exercise_problems(
                 "see course_lessons/README.md, Writing an exercise",
             )
         if not re.search(rf"\bex\.{re.escape(exercise.slug)}\.check\(", cell.source):
-            mend = f"end the cell with ex.{exercise.slug}.check(…)"
-            yield name, "does not check its answer", mend
+            fix = f"end the cell with ex.{exercise.slug}.check(…)"
+            yield name, "does not check its answer", fix
     for ident in known:
         if ident not in placed:
             yield "", f"never asks exercise {ident}", "add a cell tagged exercise that names it"
@@ -151,29 +151,29 @@ def _prediction_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
     for i, cell in enumerate(nb.cells):
         if cell.cell_type != "code" or not re.search(r"\bpredict\(", cell.source):
             continue
-        made = re.fullmatch(
+        match = re.fullmatch(
             r"(?:.*\n)*?(\w+) = predict\(\s*\"([^\"]+)\",\s*todo\(\)(?:.*\n?)*", cell.source
         )
         name = cell_name(nb, i)
-        if not made:
+        if not match:
             what = "asks for a prediction in an unusual way"
             yield name, what, f'write  name = predict("{lesson}.name", todo(), unit=…)'
             continue
-        variable, ident = made.groups()
+        variable, ident = match.groups()
         if not ident.startswith(f"{lesson}.") or ident in seen:
             what = f"names its prediction {ident}"
             yield name, what, f"choose a name that begins with {lesson}. and is used once"
         seen.add(ident)
         later = [c.source for c in nb.cells[i + 1 :] if c.cell_type == "code"]
         if not any(re.search(rf"\b{variable}\.reveal\(", source) for source in later):
-            mend = f"call {variable}.reveal(…) where it is measured"
-            yield name, f"never reveals {variable}", mend
+            fix = f"call {variable}.reveal(…) where it is measured"
+            yield name, f"never reveals {variable}", fix
 
 
 def _code_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
     for i, cell in enumerate(nb.cells):
         if cell.cell_type != "code":
             continue
-        for pattern, what, mend in _FORBIDDEN:
+        for pattern, what, fix in _FORBIDDEN:
             if match := pattern.search(cell.source):
-                yield cell_name(nb, i), f"{what} ({match[0].strip()})", mend
+                yield cell_name(nb, i), f"{what} ({match[0].strip()})", fix

@@ -17,8 +17,10 @@ from course_utils.stubs import exercise_id
 from tools.authoring import short_path
 from tools.authoring.form import RESERVED_ID, tags, tidy
 
-COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
-KAGGLE_BADGE = "https://kaggle.com/static/images/open-in-kaggle.svg"
+BADGES = {
+    "Colab": "https://colab.research.google.com/assets/colab-badge.svg",
+    "Kaggle": "https://kaggle.com/static/images/open-in-kaggle.svg",
+}
 NAME_IT = "python3 -m course_utils links"
 SEEN = "See it with its outputs"  # in a header, the way to the executed lesson
 
@@ -77,26 +79,21 @@ def row(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-def colab_url(course: Course, lesson: Lesson) -> str:
-    """Return the address that opens a lesson in Colab."""
-    place = f"{course.repository}/blob/{course.branch}/notebooks/{lesson.file}"
-    return f"https://colab.research.google.com/github/{place}"
+def open_in(course: Course, lesson: Lesson) -> dict[str, str]:
+    """Return the addresses that open a lesson in Colab and in Kaggle."""
+    path = f"{course.repository}/blob/{course.branch}/notebooks/{lesson.file}"
+    return {
+        "Colab": f"https://colab.research.google.com/github/{path}",
+        "Kaggle": f"https://kaggle.com/kernels/welcome?src=https://github.com/{path}",
+    }
 
 
-def kaggle_url(course: Course, lesson: Lesson) -> str:
-    """Return the address that opens a lesson in Kaggle."""
-    place = f"{course.repository}/blob/{course.branch}/notebooks/{lesson.file}"
-    return f"https://kaggle.com/kernels/welcome?src=https://github.com/{place}"
-
-
-def colab_badge(course: Course, lesson: Lesson) -> str:
-    """Return the Colab badge of a lesson, as Markdown."""
-    return f"[![Open in Colab]({COLAB_BADGE})]({colab_url(course, lesson)})"
-
-
-def kaggle_badge(course: Course, lesson: Lesson) -> str:
-    """Return the Kaggle badge of a lesson, as Markdown."""
-    return f"[![Open in Kaggle]({KAGGLE_BADGE})]({kaggle_url(course, lesson)})"
+def badges(course: Course, lesson: Lesson) -> list[str]:
+    """Return the Colab and the Kaggle badge of a lesson, as Markdown."""
+    return [
+        f"[![Open in {name}]({BADGES[name]})]({url})"
+        for name, url in open_in(course, lesson).items()
+    ]
 
 
 def site(repository: str) -> str:
@@ -129,8 +126,8 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
     facts = [minutes, _needs(course, lesson), lesson.hardware]
     ways = _other_languages(course, lesson)
     if course.repository:
-        badges = f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)}"
-        ways.insert(0, f"{badges} [{SEEN}]({seen_url(course, lesson)})")
+        executed = f"[{SEEN}]({seen_url(course, lesson)})"
+        ways.insert(0, " ".join([*badges(course, lesson), executed]))
     parts = [
         f"# {label(lesson)}",
         " · ".join(ways),
@@ -138,7 +135,7 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
         "**After this lesson you can**",
         "\n".join(f"- {objective}" for objective in lesson.objectives),
         " · ".join(fact for fact in facts if fact),
-        short_path.line(course, lesson),
+        short_path.header_line(course, lesson),
         "*Run the folded cell below first: it finds or fetches the course's helpers.*",
     ]
     return _markdown("header", "\n\n".join(filter(None, parts)))
@@ -146,11 +143,10 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
 
 def _other_languages(course: Course, lesson: Lesson) -> list[str]:
     """Return links to the lesson in the other languages that it has."""
-    places = {code: f"{code}/{lesson.file}" for code in languages()[1:]}
     return [
-        f"[{own_name(code)}]({at})"
-        for code, at in places.items()
-        if code == chosen() or (course.path.parent / at).is_file()
+        f"[{own_name(code)}]({code}/{lesson.file})"
+        for code in languages()[1:]
+        if code == chosen() or (course.path.parent / code / lesson.file).is_file()
     ]
 
 
@@ -190,20 +186,13 @@ def task_cell(exercise: Exercise, number: int) -> NotebookNode:
 
 def footer_cell(course: Course, lesson: Lesson) -> NotebookNode:
     """Return the way to the previous lesson, the course map and the next lesson."""
-    place = course.lessons.index(lesson)
-    before = [other for other in course.lessons[:place] if not other.planned]
-    parts = [f"← [{label(before[-1])}]({before[-1].file})"] if before else []
+    index = course.ready.index(lesson)
+    parts = [f"← [{label(o)}]({o.file})" for o in course.ready[max(index - 1, 0) : index]]
     online = f" ([online](https://github.com/{course.repository}#course-map))"
     parts.append(f"[Course map](../README.md#course-map){online if course.repository else ''}")
-    planned = []
-    for other in course.lessons[place + 1 :]:
-        if not other.planned:
-            colab = f" ([in Colab]({colab_url(course, other)}))" if course.repository else ""
-            parts.append(f"Next: [{label(other)}]({other.file}){colab}")
-            break
-        planned.append(other)
-    if planned:
-        parts.append(f"planned: {', '.join(label(other) for other in planned)}")
+    for other in course.ready[index + 1 : index + 2]:
+        colab = f" ([in Colab]({open_in(course, other)['Colab']}))" if course.repository else ""
+        parts.append(f"Next: [{label(other)}]({other.file}){colab}")
     return _markdown("footer", "---\n\n" + " · ".join(parts))
 
 
@@ -237,8 +226,7 @@ def regenerate(
 
 
 def _needs(course: Course, lesson: Lesson) -> str:
-    needed = [other for other in course.lessons if other.id in lesson.needs]
-    links = [o.id if o.planned else f"[{o.id}]({o.file})" for o in needed]
+    links = [f"[{o.id}]({o.file})" for o in course.ready if o.id in lesson.needs]
     if not links:
         return ""
     listed = word(" and ").join(links).replace(" and ", ", ", len(links) - 2)

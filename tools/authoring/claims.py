@@ -1,4 +1,4 @@
-"""The handbook's ``claims.md`` and ``claims_numbers.md`` and their chart: made from the claims and the records alone."""
+"""The handbook's ``claims.md``, ``claims_numbers.md`` and their chart, made from claims and records."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 from course_language import say, word
 from course_lessons.shared.claims import CLAIMS, Claim, weigh
-from course_lessons.shared.claims.weighing import between, gathered, kind_of, said_of
+from course_lessons.shared.claims.weighing import describe, format_range, grouped, kind_label
 from course_utils.evidence import KINDS
 from course_utils.files import replacing
 from tools.authoring.cells import row
-from tools.authoring.pages import WholePage, shows
+from tools.authoring.pages import Generated, digest_mark
 
 PAGE, NUMBERS = "handbook/claims.md", "handbook/claims_numbers.md"
 CHART = "images/claims.svg"
@@ -23,19 +23,15 @@ RATIOS, RATES = ("×", "memory"), ("images/s",)
 INTRODUCTION = """\
 # What is claimed, and how far it is true
 
-Five documents, in Chinese, set the subject of this course; four of them say in numbers what a GPU gains. Each such claim has a row here. Its link
+Five documents, in Chinese, set the subject of this course; four of them say in numbers what a GPU gains. \
+Each such claim has a row here. Its link
 leads to where it stands, what it would need, and [each number](claims_numbers.md) that speaks to it.
 
-**Holds**: all recorded and published numbers lie in the claimed range or near it. **Depends**: some do. **Not seen**: none does. **Open**:
-there is none. *Recorded* numbers were measured with this course on the machine that is named, *published* ones printed by the source that is
+**Holds**: all recorded and published numbers lie in the claimed range or near it. **Depends**: some do. \
+**Not seen**: none does. **Open**:
+there is none. *Recorded* numbers were measured with this course on the machine that is named, \
+*published* ones printed by the source that is
 linked; *modelled* ones are the simulated GPU's and decide nothing.
-"""
-BEHIND = """\
-# The numbers behind each claim
-
-[What is claimed, and how far it is true](claims.md) has the verdicts in a table, and says what they mean. *Related* numbers, of another task or a CPU,
-are not weighed. `notebooks --fix` writes both pages from [the claims](../course_lessons/shared/claims/claims.yml) and
-[the records](../course_lessons/recorded/); no number found is typed by hand.
 """
 
 
@@ -50,7 +46,7 @@ def page(claims: Sequence[Claim] = CLAIMS) -> str:
 
 def numbers(claims: Sequence[Claim] = CLAIMS) -> str:
     """Return the page of the numbers, as Markdown."""
-    parts = [BEHIND]
+    parts = [Path(__file__).with_name("claims_numbers.md").read_text(encoding="utf-8")]
     for group, alike in groupby(claims, lambda claim: claim.group):
         parts += [f"## {group}\n", *map(_block, alike)]
     return "\n".join(parts)
@@ -59,19 +55,21 @@ def numbers(claims: Sequence[Claim] = CLAIMS) -> str:
 def alt(claims: Sequence[Claim]) -> str:
     """Say in a sentence or two what the chart shows."""
     return (
-        "One row a claim: the claimed range as a bar, and the recorded, modelled and published numbers as dots, on "
-        f"a logarithmic axis; {len(claims)} claims, which the table above gives in words."
+        "One row a claim: the claimed range as a bar, and the recorded, modelled and published numbers as "
+        f"dots, on a logarithmic axis; {len(claims)} claims, which the table above gives in words."
     )
 
 
 def _row(claim: Claim) -> str:
     """Return a claim's row; where nothing decides it, with what is modelled."""
-    verdict, said = weigh(claim), claim.sentence
-    modelled = [f.value for f in claim.found if f.kind == "modelled" and f.weighed]
+    verdict, sentence = weigh(claim), claim.sentence
+    modelled = [f.value for f in claim.points if f.kind == "modelled" and f.weighed]
     if verdict == "Open" and modelled:
-        ends = between(min(modelled), max(modelled), claim.unit)
-        said = f"{said}<br>" + f"Modelled: {ends}."
-    return row(f"[{claim.text}](claims_numbers.md#claim-{claim.id})", f"**{say(verdict)}**", said)
+        ends = format_range(min(modelled), max(modelled), claim.unit)
+        sentence = f"{sentence}<br>" + f"Modelled: {ends}."
+    return row(
+        f"[{claim.text}](claims_numbers.md#claim-{claim.id})", f"**{say(verdict)}**", sentence
+    )
 
 
 def _block(claim: Claim) -> str:
@@ -86,21 +84,21 @@ def _block(claim: Claim) -> str:
         f"- *Claimed* in {claim.document}, “{claim.section}”: {claim.quote.replace('|', ' · ')}",
         f"- *To be true it needs:* {claim.needs}",
         *([f"- *{ask}* `{claim.command}`"] if claim.experiments else []),
-        *(["", _numbers(claim)] if claim.found else []),
+        *(["", _numbers(claim)] if claim.points else []),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _numbers(claim: Claim) -> str:
     rows = ["| Number | Kind | What | Where | Source, date |", "|---:|---|---|---|---|"]
-    for group in gathered(claim.found):
+    for group in grouped(claim.points):
         f = group[0]
-        number, what = said_of(group, claim.unit)
-        ends = between(f.low, f.high, claim.unit)
+        number, what = describe(group, claim.unit)
+        ends = format_range(f.low, f.high, claim.unit)
         if len(group) == 1 and ends != number:
             number += f" ({ends})"
         source = _link(f.source) if f.source else f.date
-        rows.append(f"| {number} | {kind_of(f)} | {what} | {f.where} | {source} |")
+        rows.append(f"| {number} | {kind_label(f)} | {what} | {f.where} | {source} |")
     return "\n".join(rows)
 
 
@@ -119,11 +117,11 @@ def _link(sources: str) -> str:
 def digest(claims: Sequence[Claim]) -> str:
     """Return what stands in the chart's file to tell whether it shows these claims and records."""
     rows = [
-        (c.short, c.claimed, [(f"{f.value:.4g}", f.kind, f.weighed) for f in c.found])
+        (c.short, c.claimed, [(f"{f.value:.4g}", f.kind, f.weighed) for f in c.points])
         for c in claims
     ]
     content = json.dumps(rows, ensure_ascii=False)
-    return shows(content.encode())
+    return digest_mark(content.encode())
 
 
 def draw(path: Path, claims: Sequence[Claim] = CLAIMS) -> None:
@@ -157,16 +155,16 @@ BAR = "#f2c38f"
 def _rows(ax, claims: Sequence[Claim], xlabel: str) -> None:
     from course_utils.plots import LOOKS, log_ticks
 
-    every = [f.value for claim in claims for f in claim.found]
+    every = [f.value for claim in claims for f in claim.points]
     ends = [end for claim in claims for end in (claim.low, claim.high) if end]
     left, right = min(every + ends) / 1.6, max(every + ends) * 1.6
     ax.set(xscale="log", xlim=(left, right), ylim=(len(claims) - 0.4, -0.6), xlabel=xlabel)
-    for place, claim in enumerate(claims):
+    for line, claim in enumerate(claims):
         low, high = (claim.low or left) / 1.03, (claim.high or right) * 1.03
-        ax.barh(place, high - low, left=low, height=0.8, color=BAR, zorder=1)
-        for f in claim.found:
+        ax.barh(line, high - low, left=low, height=0.8, color=BAR, zorder=1)
+        for f in claim.points:
             spread = [[max(0, f.value - f.low)], [max(0, f.high - f.value)]]
-            y, pale = place + OFFSETS[f.kind], 1 if f.weighed else 0.35
+            y, pale = row + OFFSETS[f.kind], 1 if f.weighed else 0.35
             look = {**LOOKS[f.kind], "alpha": pale, "markersize": 5, "elinewidth": 1}
             ax.errorbar(f.value, y, xerr=spread, zorder=3, **look)
     names = [f"{claim.short}: {claim.claimed}" for claim in claims]
@@ -193,7 +191,8 @@ def _legend(fig) -> None:
     fig.legend(handles=handles, loc="outside upper center", ncols=5)
 
 
-WHOLE = WholePage(
-    {PAGE: page, NUMBERS: numbers}, "the claims or the records", CHART, lambda: digest(CLAIMS), draw
+GENERATED = (
+    Generated(PAGE, page),
+    Generated(NUMBERS, numbers),
+    Generated(CHART, lambda: digest(CLAIMS), draw),
 )
-problems, renew = WHOLE.problems, WHOLE.renew

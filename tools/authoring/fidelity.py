@@ -1,6 +1,6 @@
 """The page ``handbook/fidelity.md`` and its picture: how far the simulated GPU is from real ones.
 
-``python -m tools.authoring.fidelity`` models the evidence that is shipped, which takes some minutes, and writes all
+``python -m tools.authoring.fidelity`` models the evidence that is shipped, in some minutes, and writes all
 that follows from it: the table of what was measured and modelled, the ranges that are shown beside
 modelled times (``simgpu/spread.json``), the page and the picture. ``notebooks --fix`` renews the last two.
 """
@@ -13,17 +13,17 @@ import gzip
 import io
 import json
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from course_utils import files
 from simgpu import profiles
-from tools.authoring.pages import WholePage, shows
+from tools.authoring.pages import Generated, digest_mark
 from tools.fidelity import Found, hold, read
 from tools.fidelity.report import NEAR
 from tools.records import table
@@ -65,29 +65,31 @@ class Pair(NamedTuple):
 
 def main() -> None:
     """Model the evidence, and write everything that follows from it."""
-    found = [hold(row) for name in FILES for row in read(EVIDENCE / name)]
+    held = [hold(row) for name in FILES for row in read(EVIDENCE / name)]
     write_pairs(
         Pair(f.profile, f.meaning.kind, f.quantity, f.measured, f.modelled)
-        for f in found
+        for f in held
         if isinstance(f, Found)
     )
     write_pairs(held_out(), OURS)
     commit = ["git", "describe", "--always", "--dirty"]
-    told = subprocess.run(commit, cwd=ROOT, capture_output=True, text=True, check=False)
+    version = subprocess.run(commit, cwd=ROOT, capture_output=True, text=True, check=False)
     content = {
         "schema": 1,
-        "note": "Measured over modelled seconds: the first and the last tenth part lie below low and above high.",
-        "made": f"{COMMAND}, commit {told.stdout.strip()}, torch {torch.__version__}",
+        "note": "Measured over modelled seconds: the first and the last tenth part "
+        "lie below low and above high.",
+        "made": f"{COMMAND}, commit {version.stdout.strip()}, torch {torch.__version__}",
         "evidence": list(FILES),
         "cards": spread(pairs()),
     }
     files.write(SPREAD, json.dumps(content, indent=1) + "\n")
-    (ROOT / PAGE).touch()
-    print("\n".join([str(TABLE), str(OURS), str(SPREAD), *renew(ROOT)]))
+    for file in GENERATED:
+        file.write(ROOT)
+    print(TABLE, OURS, SPREAD, PAGE, CHART, sep="\n")
 
 
 def held_out() -> list[Pair]:
-    """Return what our own recording of a GPU measured, beside the model: by experiment, as nothing was fitted on it."""
+    """Return what our own recording of a GPU measured, on which nothing was fitted, beside the model."""
     with TemporaryDirectory() as folder:
         points = Path(folder) / "points.csv"
         table.write(RECORD, points)
@@ -122,19 +124,20 @@ def pairs(path: Path = TABLE) -> list[Pair]:
 
 def spread(rows: Sequence[Pair]) -> dict[str, dict[str, dict[str, float]]]:
     """Return how much longer or shorter real work takes than modelled, by card and for all cards."""
-    found: dict[str, dict[str, dict[str, float]]] = {}
+    ranges: dict[str, dict[str, dict[str, float]]] = {}
+    seconds = [p for p in rows if p.quantity == "seconds"]
     for card in [*profiles.names(), "all"]:
         for work in ("operator", "network"):
             alike = [
                 p.measured / p.modelled
-                for p in rows
-                if (p.quantity, p.work) == ("seconds", work) and card in (p.card, "all")
+                for p in seconds
+                if p.work == work and card in (p.card, "all")
             ]
             if len(alike) >= ENOUGH:
                 tenths = quantiles(alike, n=10, method="inclusive")
                 low, high = round(tenths[0], 2), round(tenths[-1], 2)
-                found.setdefault(card, {})[work] = {"low": low, "high": high, "n": len(alike)}
-    return found
+                ranges.setdefault(card, {})[work] = {"low": low, "high": high, "n": len(alike)}
+    return ranges
 
 
 # --- the page -----------------------------------------------------------------------------------
@@ -144,48 +147,46 @@ def page() -> str:
     """Return the page, as Markdown: ``tools/fidelity/page.md`` with the numbers filled in."""
     rows, record = pairs(), json.loads(RECORD.read_text(encoding="utf-8"))
     seconds = [p for p in rows if p.quantity == "seconds"]
-    cards = [card for card in profiles.names() if any(p.card == card for p in seconds)]
-    kinds: dict[tuple[str, str, str], list[Pair]] = {}
-    for p in rows:
-        kinds.setdefault(p[:3], []).append(p)
+    kinds = _grouped(rows, lambda p: p[:3])
     off = sorted((_near(alike), key) for key, alike in kinds.items() if len(alike) > 4)
-    named = {
-        f"{card}, {_kind(kind, quantity)}": alike
-        for (card, kind, quantity), alike in sorted(kinds.items())
-    }
-    made = json.loads(SPREAD.read_text(encoding="utf-8"))["made"].partition(", ")[2]
-    tables = {
-        f"{work}s": _by_card(seconds, work, [*cards, "all"]) for work in ("operator", "network")
-    }
-    return (
-        (ROOT / "tools" / "fidelity" / "page.md")
-        .read_text(encoding="utf-8")
-        .format(
-            **{"n": f"{len(seconds):,}", "cards": len(cards), "alt": alt(), "made": made, **tables},
-            **{
-                "enough": ENOUGH,
-                "wrong": round(100 * WRONG),
-                **record["machine"],
-                "date": record["date"],
-            },
-            off="\n".join(_said(*key, kinds[key]) for near, key in off if near < WRONG)
-            or "Nowhere.",
-            ours=ours(),
-            kinds=_table("Card, work", named),
-        )
+    off_lines = [_line(*key, kinds[key]) for near, key in off if near < WRONG]
+    named = {f"{card}, {_kind(*kind)}": alike for (card, *kind), alike in sorted(kinds.items())}
+    template = (ROOT / "tools" / "fidelity" / "page.md").read_text(encoding="utf-8")
+    return template.format(
+        **record["machine"],
+        date=record["date"],
+        n=f"{len(seconds):,}",
+        cards=len({p.card for p in seconds}),
+        alt=alt(),
+        made=json.loads(SPREAD.read_text(encoding="utf-8"))["made"].partition(", ")[2],
+        operators=_by_card(seconds, "operator"),
+        networks=_by_card(seconds, "network"),
+        enough=ENOUGH,
+        wrong=round(100 * WRONG),
+        off="\n".join(off_lines) or "Nowhere.",
+        ours=ours(),
+        kinds=_table("Card, work", named),
     )
 
 
-def _by_card(seconds: Sequence[Pair], work: str, cards: Sequence[str]) -> str:
-    alike = {c: [p for p in seconds if p.work == work and c in (p.card, "all")] for c in cards}
-    found = {c: profiles.spread(c, single=work == "operator") for c in cards}
-    ranges = [
-        f"{s[0]:.2f} to {s[1]:.2f}" if s.card == c else "as all"
-        for c, s in found.items()
-        if alike[c]
-    ]
-    named = {"**all**" if c == "all" else c: rows for c, rows in alike.items() if rows}
-    return _table("Card", named, "Range", ranges)
+def _grouped(rows: Iterable[Pair], key: Callable[[Pair], Any]) -> dict[Any, list[Pair]]:
+    groups: dict[Any, list[Pair]] = {}
+    for pair in rows:
+        groups.setdefault(key(pair), []).append(pair)
+    return groups
+
+
+def _by_card(seconds: Sequence[Pair], work: str) -> str:
+    """Return the table of one kind of work: a row a card, and one of all."""
+    alike = [p for p in seconds if p.work == work]
+    by_card = _grouped(alike, lambda p: p.card)
+    named = {card: by_card[card] for card in profiles.names() if card in by_card}
+    ranges = []
+    for card in [*named, "all"]:
+        spread = profiles.spread(card, single=work == "operator")
+        has_its_own = spread.card == card
+        ranges.append(f"{spread[0]:.2f} to {spread[1]:.2f}" if has_its_own else "as all")
+    return _table("Card", {**named, "**all**": alike}, "Range", ranges)
 
 
 def ours() -> str:
@@ -205,6 +206,7 @@ def ours() -> str:
 def _table(
     first: str, named: Mapping[str, Sequence[Pair]], last: str = "", cells: Sequence[str] = ()
 ) -> str:
+    """Return a table with a row for each name, and a last column of its own where it has one."""
     lines = [f"| {first} | Measured | Ratio, median | Within 25 % |", "|---|---:|---:|---:|"]
     for name, alike in named.items():
         ratio = median(p.modelled / p.measured for p in alike)
@@ -223,7 +225,7 @@ def _kind(kind: str, quantity: str) -> str:
     return kind.replace(":", ",") + (", memory" if quantity == "bytes" else "")
 
 
-def _said(card: str, kind: str, quantity: str, alike: Sequence[Pair]) -> str:
+def _line(card: str, kind: str, quantity: str, alike: Sequence[Pair]) -> str:
     ratio = median(p.modelled / p.measured for p in alike)
     return (
         f"- **{card}, {_kind(kind, quantity)}**: {100 * _near(alike):.0f} % of {len(alike)}. "
@@ -234,14 +236,14 @@ def _said(card: str, kind: str, quantity: str, alike: Sequence[Pair]) -> str:
 def alt() -> str:
     """Say in a sentence or two what the picture shows."""
     seconds = [p for p in pairs() if p.quantity == "seconds"]
-    said = [
+    parts = [
         f"of {len(alike):,} {work}s {100 * _near(alike):.0f} % lie within 25 % of the measured"
         for work in ("operator", "network")
         if (alike := [p for p in seconds if p.work == work])
     ]
     return (
-        "Modelled against measured time, on logarithmic axes, one dot a measurement, coloured by kind of work; "
-        f"single operators left, whole networks right: {', and '.join(said)}."
+        "Modelled against measured time, on logarithmic axes, one dot a measurement, coloured by kind of "
+        f"work; single operators left, whole networks right: {', and '.join(parts)}."
     )
 
 
@@ -286,11 +288,10 @@ def draw(path: Path) -> None:
 
 def digest() -> str:
     """Return what stands in the picture's file to tell whether it shows this table."""
-    return shows(gzip.decompress(TABLE.read_bytes()))
+    return digest_mark(gzip.decompress(TABLE.read_bytes()))
 
 
-WHOLE = WholePage({PAGE: page}, "its table", CHART, digest, draw)
-problems, renew = WHOLE.problems, WHOLE.renew
+GENERATED = (Generated(PAGE, page), Generated(CHART, digest, draw))
 
 
 if __name__ == "__main__":

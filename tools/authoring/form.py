@@ -1,14 +1,10 @@
-"""The canonical form of a lesson's notebook on disk: read, check, mend, write.
-
-The functions work on notebook nodes and strings and touch no file, except ``read``.
-"""
+"""The canonical form of a lesson's notebook on disk, and what differs from it."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 import functools
-import json
 import re
 import subprocess
 import sys
@@ -52,11 +48,11 @@ class Problem:
     file: str
     cell: str
     what: str
-    mend: str
+    fix: str
 
     def __str__(self) -> str:
-        place = f"{self.file}: cell {self.cell}" if self.cell else self.file
-        return f"{place}: {self.what} -> {self.mend}"
+        where = f"{self.file}: cell {self.cell}" if self.cell else self.file
+        return f"{where}: {self.what} -> {self.fix}"
 
 
 def read(path: Path) -> NotebookNode:
@@ -155,12 +151,12 @@ def format_code(nb: NotebookNode) -> list[str]:
     bare = nbformat.v4.new_notebook(cells=cells, metadata=notebook_metadata("00"))
     failure, formatted = _ruff(nbformat.v4.writes(bare))
     if not failure:
-        made = zip(nb.cells, nbformat.v4.reads(formatted).cells, strict=True)
-        return [new.source if old.cell_type == "code" else old.source for old, new in made]
-    found = re.search(r"lesson\.ipynb:(?:cell )?(\d+):[\d:]*\s*(.*)", failure)
-    if not found:
+        pairs = zip(nb.cells, nbformat.v4.reads(formatted).cells, strict=True)
+        return [new.source if old.cell_type == "code" else old.source for old, new in pairs]
+    match = re.search(r"lesson\.ipynb:(?:cell )?(\d+):[\d:]*\s*(.*)", failure)
+    if not match:
         raise CodeError(f"is not Python: {failure.strip().splitlines()[-1]}")
-    raise CodeError(f"cell {cell_name(nb, int(found[1]) - 1)}: is not Python: {found[2]}")
+    raise CodeError(f"cell {cell_name(nb, int(match[1]) - 1)}: is not Python: {match[2]}")
 
 
 @functools.lru_cache(maxsize=32)
@@ -177,52 +173,24 @@ def _ruff(notebook: str) -> tuple[str, str]:
 
 
 def differences(nb: NotebookNode, mended: NotebookNode, file: str) -> Iterator[Problem]:
-    """Say, cell by cell, where a notebook is not what ``--fix`` makes of it."""
+    """Name the cells of a notebook that are not as ``--fix`` writes them."""
     if nb.nbformat_minor != mended.nbformat_minor:
         yield Problem(file, "", f"is nbformat 4.{nb.nbformat_minor}, not 4.5", FIX)
     for key in sorted({*nb.metadata, *mended.metadata}):
-        if key not in mended.metadata:
-            yield Problem(file, "", f"has notebook metadata no lesson needs: {key}", FIX)
-        elif nb.metadata.get(key) != mended.metadata[key]:
-            what = f"notebook metadata {key} is not {json.dumps(mended.metadata[key])}"
-            yield Problem(file, "", what, FIX)
-    due = {cell.id: cell for cell in mended.cells}
-    seen: dict[str, NotebookNode] = {}
+        if nb.metadata.get(key) != mended.metadata.get(key):
+            yield Problem(file, "", f"has other notebook metadata than a lesson: {key}", FIX)
+    written = {cell.id: cell for cell in mended.cells}
     for i, cell in enumerate(nb.cells):
-        ident = cell.get("id", "")
-        if what := _difference(cell, due.get(ident), ident in seen):
+        fresh = written.pop(cell.get("id"), None)
+        if fresh is None:
+            what = "is empty, has no valid id of its own, or is generated for nothing here"
             yield Problem(file, cell_name(nb, i), what, FIX)
-        seen.setdefault(ident, cell)
-    have, want = ([name for name in names if name in seen and name in due] for names in (seen, due))
-    for name in due:
-        if name not in seen and RESERVED_ID.fullmatch(name):
-            yield Problem(file, name, "is missing", FIX)
-    for old, new in zip(have, want, strict=True):
-        if old != new and RESERVED_ID.fullmatch(new):
-            yield Problem(file, new, "is not in its place", FIX)
-
-
-def _difference(cell: NotebookNode, mended: NotebookNode | None, again: bool) -> str:
-    """Say in what a cell differs from the mended cell of its id, if there is one."""
-    generated = "generated" in tags(cell)
-    if _is_empty(cell):
-        return "is empty"
-    if mended is None and generated:
-        return "is generated for nothing here"
-    if mended is None or again or generated != ("generated" in tags(mended)):
-        return "has no valid id of its own, or is tagged generated and no tool writes it"
-    if cell.get("outputs") or cell.get("execution_count") is not None:
-        return "has outputs or an execution count: a lesson ships without"
-    if generated and (cell.source, cell.metadata) != (mended.source, mended.metadata):
-        return "is out of date"
-    if cell.metadata != mended.metadata:
-        names = {*cell.metadata} - {*mended.metadata} or {"tags, unsorted"}
-        return f"has metadata no lesson needs: {', '.join(sorted(names))}"
-    if cell.source == mended.source:
-        return ""
-    if cell.cell_type == "code":
-        return "is not formatted as ruff does"
-    return "has white space at a line's end, blank lines around the text, or links that Colab cannot open"
+        elif cell != fresh:
+            keys = [key for key in sorted({*cell, *fresh}) if cell.get(key) != fresh.get(key)]
+            what = f"has another {' and '.join(keys)} than --fix writes"
+            yield Problem(file, cell_name(nb, i), what, FIX)
+    for ident in filter(RESERVED_ID.fullmatch, written):
+        yield Problem(file, ident, "is missing", FIX)
 
 
 def form_problems(nb: NotebookNode, file: str) -> Iterator[Problem]:
@@ -230,10 +198,10 @@ def form_problems(nb: NotebookNode, file: str) -> Iterator[Problem]:
     for i, cell in enumerate(nb.cells):
         for tag in tags(cell):
             if tag not in KNOWN_TAGS:
-                mend = f"remove the tag or use one of: {', '.join(sorted(KNOWN_TAGS))}"
+                fix = f"remove the tag or use one of: {', '.join(sorted(KNOWN_TAGS))}"
                 if "raise" in tag:
-                    mend = "remove the tag; put the deliberate error in `with expect_error(...)`"
-                yield Problem(file, cell_name(nb, i), f"has an unknown tag: {tag}", mend)
+                    fix = "remove the tag; put the deliberate error in `with expect_error(...)`"
+                yield Problem(file, cell_name(nb, i), f"has an unknown tag: {tag}", fix)
         if CHECK_OUTPUT in tags(cell) and cell.cell_type != "code":
             what = f"is tagged {CHECK_OUTPUT} but is not a code cell"
             yield Problem(file, cell_name(nb, i), what, "remove the tag")

@@ -1,4 +1,4 @@
-"""The instructor's notes on the lessons, workshop/lessons.md: which exercises a section has, and what a check says."""
+"""The instructor's notes, workshop/lessons.md: the exercises of each section, and what a check says."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
 from course_utils.stubs import exercise_id
 from tools.authoring.anatomy import headings
-from tools.authoring.form import Problem, read, tags
-from tools.authoring.pages import WholePage
+from tools.authoring.form import read, tags
 
 PAGE = "workshop/lessons.md"
 
@@ -53,28 +52,9 @@ def _lesson(text: str, parts: dict[str, list[Exercise]], known: Iterable[Exercis
 
     def quote(match: re.Match[str]) -> str:
         exercise = by_title.get(match["title"])
-        said = exercise.diagnoses.get(match["diagnosis"]) if exercise else None
-        if said is None:
+        diagnosis = exercise.diagnoses.get(match["diagnosis"]) if exercise else None
+        if diagnosis is None:
             return match[0]
-        return f"- *{match['title']}*, `{match['diagnosis']}`: “{said}”"
+        return f"- *{match['title']}*, `{match['diagnosis']}`: “{diagnosis}”"
 
     return _QUOTE.sub(quote, _ROW.sub(row, text))
-
-
-def problems(course: Course) -> list[Problem]:
-    """Say whether the page is behind the lessons; a course without it has no problem."""
-    return _page(course).problems(course.path.parent.parent)
-
-
-def renew(course: Course) -> list[str]:
-    """Write the page if it is behind the lessons; return which file was written."""
-    return _page(course).renew(course.path.parent.parent)
-
-
-def _page(course: Course) -> WholePage:
-    path = course.path.parent.parent / PAGE
-
-    def fresh() -> str:
-        return render(course, path.read_text(encoding="utf-8"))
-
-    return WholePage({PAGE: fresh}, "the lessons' exercises")

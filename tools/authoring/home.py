@@ -1,4 +1,4 @@
-"""Where the course lives on GitHub, as git's remote says it."""
+"""Where the course lives on GitHub, as git's remote ``origin`` names it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ _ON_GITHUB = re.compile(
     r"(?:(?:https?|ssh|git)://)?(?:[^@/]*@)?(?:www\.|ssh\.)?github\.com(?::\d+/|[:/])/*"
     r"([^/]+/[^/]+?)(?:\.git)?/*",
     re.IGNORECASE,
+)
+NO_REMOTE = (
+    "There is no git remote origin to take the repository's name from: "
+    f"call  {NAME_IT} --repo owner/name"
+)
+ELSEWHERE = (
+    "git's remote origin is not on github.com: lab, test and every lesson work here as they are, and what "
+    f"leads to Colab, Kaggle and the site needs a copy on GitHub, which  {NAME_IT} --repo owner/name  names."
 )
 
 
@@ -29,24 +37,19 @@ def home(root: Path, branch: str) -> tuple[str, str]:
     Raises
     ------
     AuthoringError
-        If there is no remote ``origin``, or it is elsewhere. Its address, which may hold a token, is not said.
+        If there is no remote ``origin``, or it is elsewhere. Its address may hold a token and is not shown.
     """
     clone = Clone(root)
     if not (root / ".git").exists() or "origin" not in clone.git("remote").split():
-        raise AuthoringError(
-            f"There is no git remote origin to take the repository's name from: call  {NAME_IT} --repo owner/name"
-        )
-    written = clone.git("config", "--get", "remote.origin.url").strip()
-    rewritten = clone.git("remote", "get-url", "origin").strip()
-    match = _ON_GITHUB.fullmatch(written) or _ON_GITHUB.fullmatch(rewritten)
+        raise AuthoringError(NO_REMOTE)
+    address = clone.git("config", "--get", "remote.origin.url").strip()
+    rewritten = clone.git("remote", "get-url", "origin").strip()  # by url.insteadOf
+    match = _ON_GITHUB.fullmatch(address) or _ON_GITHUB.fullmatch(rewritten)
     if match is None:
-        raise AuthoringError(
-            "git's remote origin is not on github.com: lab, test and every lesson work here as they are, and what "
-            f"leads to Colab, Kaggle and the site needs a copy on GitHub, which  {NAME_IT} --repo owner/name  names."
-        )
+        raise AuthoringError(ELSEWHERE)
     if clone.holds("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD"):
         default = clone.git("symbolic-ref", "--short", "refs/remotes/origin/HEAD")
-        return match[1], default.strip().removeprefix("origin/")
-    if clone.holds("show-ref", "--quiet", branch):
-        return match[1], branch
-    return match[1], clone.git("branch", "--show-current").strip() or branch
+        branch = default.strip().removeprefix("origin/")
+    elif not clone.holds("show-ref", "--quiet", branch):
+        branch = clone.git("branch", "--show-current").strip() or branch
+    return match[1], branch

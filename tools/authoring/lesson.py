@@ -1,11 +1,11 @@
-"""A whole lesson: everything that is wrong with it, the mended notebook, the executed one."""
+"""A whole lesson: how its notebook should be written, what is wrong with it, and its outputs."""
 
 from __future__ import annotations
 
 import copy
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from nbclient import NotebookClient
@@ -13,6 +13,7 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 from nbformat.validator import iter_validate
 
+from course_utils import bar
 from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
 from course_utils.stubs import AuthoringError
@@ -29,48 +30,37 @@ from tools.authoring.form import (
     form_problems,
     parse,
 )
-from tools.authoring.glossary import glossary_problems, linked
 from tools.authoring.short_path import path_problems
 
 CELL_SECONDS = 600
+PROGRESS = "{desc}: cell {n_fmt} of {total_fmt}, {elapsed}"
 
 
-def problems(
+def review(
     text: str, course: Course, lesson: Lesson, exercises: Iterable[Exercise]
-) -> list[Problem]:
-    """List what is wrong with a notebook, given its text on disk."""
-    nb = parse(text)
-    file = lesson.file
-    made = canonical(regenerate(nb, course, lesson, exercises), lesson.id)
-    found = [*form_problems(nb, file), *differences(nb, made, file)]
-    found += anatomy_problems(nb, exercises, file)
-    found += glossary_problems(nb, course, lesson)
-    found += path_problems(nb, lesson, file)
-    found += outputs.output_problems(nb, outputs.stored(course, lesson), file)
-    for error in iter_validate(made, version=4, version_minor=5):
-        what = f"breaks the notebook format: {error.message[:120]}"
-        found.append(Problem(file, "", what, "correct it in an editor of text"))
-    if not found and dumps(linked(made, course, lesson)) != text:
-        what = "is not written as it should be (order of keys, indent, end of file)"
-        found.append(Problem(file, "", what, FIX))
-    return found
+) -> tuple[str, list[Problem]]:
+    """Return the text that a notebook should have, and what is wrong with the text that it has.
 
-
-def mend(
-    nb: NotebookNode, course: Course, lesson: Lesson, exercises: Iterable[Exercise]
-) -> NotebookNode:
-    """Return a copy in canonical form with fresh generated cells and links to the glossary.
-
-    No hand-written cell is lost.
+    The text that it should have is in canonical form, with fresh generated cells and all others.
     """
-    made = canonical(regenerate(nb, course, lesson, exercises), lesson.id)
-    return linked(made, course, lesson)
+    nb = parse(text)
+    mended = canonical(regenerate(nb, course, lesson, exercises), lesson.id)
+    file, fresh = lesson.file, dumps(mended)
+    problems = [*form_problems(nb, file), *differences(nb, mended, file)]
+    problems += anatomy_problems(nb, exercises, file)
+    problems += path_problems(nb, lesson, file)
+    problems += outputs.output_problems(nb, outputs.stored(course, lesson), file)
+    for error in iter_validate(mended, version=4, version_minor=5):
+        what = f"breaks the notebook format: {error.message[:120]}"
+        problems.append(Problem(file, "", what, "correct it in an editor of text"))
+    if not problems and fresh != text:
+        what = "is not written as it should be (order of cells and keys, indent, end of file)"
+        problems.append(Problem(file, "", what, FIX))
+    return fresh, problems
 
 
-def expected_outputs(
-    nb: NotebookNode, folder: Path, on_cell: Callable[[int], None] = lambda index: None
-) -> outputs.Outputs:
-    """Run a notebook in a clean kernel on the CPU, as `executed` does; return the outputs that are to be compared.
+def expected_outputs(nb: NotebookNode, folder: Path, name: str = "") -> outputs.Outputs:
+    """Run a notebook in a clean kernel on the CPU, as `executed` does; return the outputs to compare.
 
     Raises
     ------
@@ -80,15 +70,10 @@ def expected_outputs(
     with tempfile.TemporaryDirectory() as scratch:
         progress = str(Path(scratch) / "progress.jsonl")
         env = {**os.environ, "COURSE_DEVICE": "cpu", "COURSE_PROGRESS": progress}
-        return outputs.of_run(executed(nb, folder, env, on_cell))
+        return outputs.of_run(executed(nb, folder, env, name))
 
 
-def executed(
-    nb: NotebookNode,
-    folder: Path,
-    env: Mapping[str, str],
-    on_cell: Callable[[int], None] = lambda index: None,
-) -> NotebookNode:
+def executed(nb: NotebookNode, folder: Path, env: Mapping[str, str], name: str) -> NotebookNode:
     """Return a copy of a notebook with the outputs of a run in a kernel of its own.
 
     Parameters
@@ -97,8 +82,8 @@ def executed(
         Where the kernel starts.
     env : Mapping
         The kernel's environment.
-    on_cell : callable
-        Told the position of each cell as it starts.
+    name : str
+        What the progress bar calls the notebook.
 
     Raises
     ------
@@ -108,25 +93,26 @@ def executed(
     done = copy.deepcopy(nb)
     running = 0
 
-    def started(cell: NotebookNode, cell_index: int) -> None:
+    def on_cell_start(cell: NotebookNode, cell_index: int) -> None:
         nonlocal running
         running = cell_index
-        on_cell(cell_index)
+        progress.update(cell_index - progress.n)
 
     client = NotebookClient(
         done,
         timeout=CELL_SECONDS,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
-        on_cell_start=started,
+        on_cell_start=on_cell_start,
     )
-    try:
-        client.execute(env=dict(env))
-        return done
-    except CellExecutionError as error:
-        fault = f"cell {cell_name(nb, running)} raised {error.ename}: {error.evalue}"
-    except CellTimeoutError:
-        fault = f"cell {cell_name(nb, running)} took more than {CELL_SECONDS} s"
-    except DeadKernelError:
-        fault = f"the kernel died in cell {cell_name(nb, running)}"
+    with bar(total=len(nb.cells), desc=name, bar_format=PROGRESS, leave=False) as progress:
+        try:
+            client.execute(env=dict(env))
+            return done
+        except CellExecutionError as error:
+            fault = f"cell {cell_name(nb, running)} raised {error.ename}: {error.evalue}"
+        except CellTimeoutError:
+            fault = f"cell {cell_name(nb, running)} took more than {CELL_SECONDS} s"
+        except DeadKernelError:
+            fault = f"the kernel died in cell {cell_name(nb, running)}"
     raise AuthoringError(fault)

@@ -30,7 +30,7 @@ _ADDRESS = re.compile(
 )
 
 
-def place(path: str, language: str) -> str:
+def translated_path(path: str, language: str) -> str:
     """Return where the translation of a notebook or a page stands: ``handbook/zh/…``, ``README.zh-CN.md``."""
     if language == "en":
         return path
@@ -50,12 +50,11 @@ def moved(course: Course, repository: str | None, branch: str) -> dict[Path, str
     AuthoringError
         If the new name or branch is not valid, or course.yml lacks a line to edit.
     """
-    if repository is not None:
-        valid = re.fullmatch(r"[a-z\d][a-z\d-]*/[\w.-]+", repository, re.ASCII | re.IGNORECASE)
-        if not valid or repository.endswith(".git"):
-            raise AuthoringError(
-                f"{repository!r} is not a repository: write owner/name, as in  ada/pytorch-gpu-course"
-            )
+    name = r"[a-z\d][a-z\d-]*/[\w.-]+(?<!\.git)"
+    if repository is not None and not re.fullmatch(name, repository, re.ASCII | re.IGNORECASE):
+        raise AuthoringError(
+            f"{repository!r} is not a repository: write owner/name, as in  ada/pytorch-gpu-course"
+        )
     if not re.fullmatch(r"\w+(?:(?:[./]|-+)\w+)*", branch, re.ASCII):
         raise AuthoringError(f"{branch!r} is not a branch: write a name such as  main")
     text = course.path.read_text(encoding="utf-8")
@@ -105,11 +104,9 @@ def link_problems(course: Course) -> list[Problem]:
 
 def anchors(path: Path) -> set[str]:
     """Return the anchors of a Markdown file or a notebook, as GitHub forms them."""
+    text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
-        prose = (cell.source for cell in read(path).cells if cell.cell_type == "markdown")
-        text = "\n\n".join(prose)
-    else:
-        text = path.read_text(encoding="utf-8")
+        text = "\n\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
     seen: Counter[str] = Counter()
     names = set(re.findall(r"<a\b[^>]*?\b(?:id|name)=[\"']([^\"']+)", text))
     for heading in headings(text):
@@ -131,20 +128,19 @@ def _text_problems(course: Course, path: Path, cell: str, text: str) -> Iterator
         target = next(filter(None, match.groups()))
         if not re.match(r"[a-zA-Z][\w+.-]*:|//", target) and (fault := _dead(course, path, target)):
             yield Problem(path.name, cell, f"dead link {target}: {fault}", "correct or remove it")
-    home = (course.repository or "").split("/")
-    for owner, name, inside in _ADDRESS.findall(text):
-        if name.removesuffix(".git") != home[-1]:
+    owner, _, name = (course.repository or "").partition("/")
+    for other, repository, inside in _ADDRESS.findall(text):
+        if repository.removesuffix(".git") != name:
             continue
-        target = inside.removeprefix(f"{course.branch}/").rstrip(".,:;")
-        if owner != home[0]:
-            what, mend = f"names another repository: {owner}/{name}", "python -m course_utils links"
-            yield Problem(path.name, cell, what, mend)
-        elif inside and f"{inside}/".startswith(f"{course.branch}/"):
-            if fault := _dead(course, _root(course) / "README.md", target):
-                yield Problem(path.name, cell, f"dead address {target}: {fault}", "correct it")
-        elif inside:
+        on_branch, _, target = inside.rstrip(".,:;").partition(f"{course.branch}/")
+        if other != owner:
+            what = f"names another repository: {other}/{repository}"
+            yield Problem(path.name, cell, what, "python -m course_utils links")
+        elif on_branch not in ("", course.branch):
             what = f"address {inside} is not on branch {course.branch}"
             yield Problem(path.name, cell, what, "correct it")
+        elif target and (fault := _dead(course, _root(course) / "README.md", target)):
+            yield Problem(path.name, cell, f"dead address {target}: {fault}", "correct it")
 
 
 def _dead(course: Course, path: Path, target: str) -> str | None:
@@ -168,10 +164,10 @@ def _root(course: Course) -> Path:
 
 def _pages(course: Course) -> list[Path]:
     root = _root(course)
-    found = {p for room in ("handbook", "workshop") for p in (root / room).rglob("*.md")}
-    return sorted({*(root / page for page in PAGES), *root.glob("*/README.md"), *found})
+    pages = {p for room in ("handbook", "workshop") for p in (root / room).rglob("*.md")}
+    return sorted({*(root / page for page in PAGES), *root.glob("*/README.md"), *pages})
 
 
 def _notebooks(course: Course) -> list[Path]:
-    found = course.path.parent.glob("*.ipynb")
-    return sorted(path for path in found if not is_dated(path.name))
+    notebooks = course.path.parent.glob("*.ipynb")
+    return sorted(path for path in notebooks if not is_dated(path.name))

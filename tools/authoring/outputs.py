@@ -1,7 +1,8 @@
-"""The outputs that are compared: a notebook ships without any, a file for each lesson keeps what its cells print.
+"""The outputs that are compared: a notebook ships without any, a file for each lesson keeps them.
 
-``tests/outputs/NN_name.json`` maps the id of each cell tagged ``nbval-check-output`` to its outputs. ``notebooks --run``
-writes it; the test puts the outputs back into a copy of the notebook, and nbval compares them with a run.
+``tests/outputs/NN_name.json`` maps the id of each cell tagged ``nbval-check-output`` to its outputs.
+``notebooks --run`` writes it; the test puts the outputs into a copy of the notebook, and nbval
+compares them with a run.
 """
 
 from __future__ import annotations
@@ -74,19 +75,16 @@ def of_run(done: NotebookNode) -> Outputs:
     AuthoringError
         If a cell printed nothing, or what cannot be compared.
     """
-    found = {}
+    kept = {}
     for cell in compared(done):
-        outputs = _joined(cell.outputs)
-        faults = [fault for output in outputs if (fault := uncomparable(output))]
-        if not outputs:
-            faults = ["no output"]
-        if faults:
+        kept[cell.id] = _stable(cell.outputs)
+        faults = [fault for output in kept[cell.id] if (fault := uncomparable(output))]
+        if faults or not kept[cell.id]:
             raise AuthoringError(
-                f"cell {cell.id} is to be compared but gave {faults[0]}: "
+                f"cell {cell.id} is to be compared but gave {[*faults, 'no output'][0]}: "
                 f"print text there, or remove its tag {CHECK_OUTPUT}"
             )
-        found[cell.id] = outputs
-    return found
+    return kept
 
 
 def uncomparable(output: Mapping[str, Any]) -> str | None:
@@ -111,18 +109,16 @@ def output_problems(nb: NotebookNode, outputs: Outputs, file: str) -> Iterator[P
         yield Problem(file, ident, what, RUN)
 
 
-def _joined(outputs: list[NotebookNode]) -> list[dict[str, Any]]:
-    """Join neighbouring pieces of one text stream; drop what changes from run to run."""
-    joined: list[dict[str, Any]] = []
-    for output in copy.deepcopy(outputs):
-        before = joined[-1] if joined else None
-        if output.output_type == "stream":
-            if before and before["output_type"] == "stream" and before["name"] == output.name:
-                before["text"] += output.text
-                continue
-        elif output.output_type in {"execute_result", "display_data"}:
-            output.metadata = {}
-            if output.output_type == "execute_result":
-                output.execution_count = None
-        joined.append(dict(output))
-    return joined
+def _stable(outputs: list[NotebookNode]) -> list[dict[str, Any]]:
+    """Join neighbouring pieces of one text stream; leave out what changes from run to run."""
+    stable: list[dict[str, Any]] = []
+    for output in map(dict, copy.deepcopy(outputs)):
+        if "metadata" in output:
+            output["metadata"] = {}
+        if "execution_count" in output:
+            output["execution_count"] = None
+        if stable and "name" in output and output["name"] == stable[-1].get("name"):
+            stable[-1]["text"] += output["text"]
+        else:
+            stable.append(output)
+    return stable

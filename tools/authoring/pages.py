@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,34 +18,26 @@ from course_utils import files
 from course_utils.course import Course, Lesson
 from course_utils.stubs import AuthoringError
 from tools.authoring import short_path
-from tools.authoring.cells import (
-    colab_badge,
-    colab_url,
-    kaggle_badge,
-    kaggle_url,
-    label,
-    row,
-    seen_url,
-)
-from tools.authoring.error_pages import errors
-from tools.authoring.form import FIX, Problem
-from tools.authoring.machines import cards
+from tools.authoring.cells import badges, label, open_in, row, seen_url
+from tools.authoring.handbook import cards, errors, programs
 from tools.authoring.practices import practices
-from tools.authoring.templates import programs
 
 FOLDER = "pytorch-gpu-course"  # what a clone without a name of its own is put in
-ADDRESS = "`ADDRESS` is what the green *Code* button shows on the page of the course, or of your fork, on GitHub."
+ADDRESS = (
+    "`ADDRESS` is what the green *Code* button shows on the page of the course, or of your fork, "
+    "on GitHub."
+)
 
 
 def course_map(course: Course) -> str:
     """Return the table of lessons for README.md, with their sum, as Markdown."""
     width = 5 if course.repository else 4  # without a name there is nothing to open
-    minutes = sum(lesson.minutes for lesson in course.lessons)
-    further = sum(lesson.further for lesson in course.lessons)
+    minutes = sum(lesson.minutes for lesson in course.ready)
+    further = sum(lesson.further for lesson in course.ready)
     head = ("Lesson", "Minutes", "Needs", "The question it answers", "Open in")
     rows = [
         (_linked(o), o.time, word(", ").join(o.needs), o.question, _open(course, o))
-        for o in course.lessons
+        for o in course.ready
     ]
     hours, both = f"In all {(minutes + further) / 60:.1f} hours", f"{minutes:,}"
     if further:
@@ -59,11 +51,11 @@ def course_map(course: Course) -> str:
 def lesson_links(course: Course) -> str:
     """Return the table of open-in badges for colab_links.md, as Markdown."""
     if not course.repository:
-        return "Upload the lesson and the course's helpers yourself: [Without GitHub](#without-github) says how."
-    rows = []
-    for lesson in course.lessons:
-        badges = [colab_badge(course, lesson), kaggle_badge(course, lesson)]
-        rows.append(row(_linked(lesson), *(["planned", "planned"] if lesson.planned else badges)))
+        return (
+            "Upload the lesson and the course's helpers yourself: "
+            "[Without GitHub](#without-github) says how."
+        )
+    rows = [row(_linked(lesson), *badges(course, lesson)) for lesson in course.ready]
     return "\n".join([row("Lesson", "Colab", "Kaggle"), "|---|---|---|", *rows])
 
 
@@ -105,10 +97,15 @@ PAGES = {
 }
 
 
-def pages_of(course: Course) -> dict[str, Path]:
-    """Return the pages with generated parts, and where they are; a course may do without a handbook."""
+def pages_of(course: Course) -> list[Generated]:
+    """Return the pages with generated parts; a course may do without a handbook."""
     root = course.path.parent.parent
-    return {page: root / page for page in PAGES if "/" not in page or (root / page).exists()}
+
+    def content(page: str) -> Callable[[], str]:
+        return lambda: render(course, page, (root / page).read_text(encoding="utf-8"))
+
+    pages = [page for page in PAGES if "/" not in page or (root / page).exists()]
+    return [Generated(page, content(page)) for page in pages]
 
 
 def render(course: Course, page: str, text: str) -> str:
@@ -138,38 +135,15 @@ def render(course: Course, page: str, text: str) -> str:
     return text
 
 
-def stale_pages(course: Course) -> tuple[dict[str, str], list[Problem]]:
-    """Return the pages whose generated part is out of date, each with its fresh text; and those that need a hand."""
-    stale, problems = {}, []
-    for page, path in pages_of(course).items():
-        try:
-            text = path.read_text(encoding="utf-8")
-            if (fresh := render(course, page, text)) != text:
-                stale[page] = fresh
-        except FileNotFoundError:
-            problems.append(Problem(page, "", "does not exist", "write it"))
-        except AuthoringError as error:
-            problems.append(Problem(page, "", "has no place for a generated part", str(error)))
-    return stale, problems
-
-
-def page_problems(course: Course) -> list[Problem]:
-    """List the pages that are missing, or whose generated part is out of date."""
-    stale, problems = stale_pages(course)
-    what = "a generated part of it is out of date"
-    return [*(Problem(page, "", what, FIX) for page in stale), *problems]
-
-
 def _linked(lesson: Lesson) -> str:
-    return label(lesson) if lesson.planned else f"[{label(lesson)}](notebooks/{lesson.file})"
+    return f"[{label(lesson)}](notebooks/{lesson.file})"
 
 
 def _open(course: Course, lesson: Lesson) -> str:
-    if lesson.planned or not course.repository:
-        return "planned" if lesson.planned else ""
-    ways = {"Colab": colab_url(course, lesson), "Kaggle": kaggle_url(course, lesson)}
-    ways["outputs"] = seen_url(course, lesson)
-    return " · ".join(f"[{name}]({url})" for name, url in ways.items())
+    if not course.repository:
+        return ""
+    addresses = {**open_in(course, lesson), "outputs": seen_url(course, lesson)}
+    return " · ".join(f"[{name}]({url})" for name, url in addresses.items())
 
 
 WHOLE = frozenset(
@@ -178,53 +152,43 @@ WHOLE = frozenset(
 """The pages that programs write whole: no catalogue has their texts."""
 
 
-# --- whole pages, each with a picture -------------------------------------------------------------
+# --- whole files ------------------------------------------------------------------------------------
 
 
-def shows(content: bytes) -> str:
-    """Return what stands in a picture's file to tell whether it shows this content."""
+def digest_mark(content: bytes) -> str:
+    """Return what a chart's file holds so that a test can tell which content it shows."""
     return f"shows {hashlib.sha256(content).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True)
-class WholePage:
-    """Pages and their picture, or a page alone, made of something and of nothing else.
+class Generated:
+    """A file that ``notebooks --fix`` writes; a course without its folder does without the file.
 
     Attributes
     ----------
-    pages
-        Their paths from the root, and what returns each page.
-    source
-        What they are made of, in words.
-    chart, mark, draw
-        The picture's path; what returns what `shows` makes of its content, and what writes it.
+    path
+        From the root of the course.
+    content
+        Returns the file's text; of a chart, the `digest_mark` that the file holds.
+    draw
+        Writes the chart.
     """
 
-    pages: Mapping[str, Callable[[], str]]
-    source: str
-    chart: str = ""
-    mark: Callable[[], str] = str
+    path: str
+    content: Callable[[], str]
     draw: Callable[[Path], None] | None = None
 
-    def problems(self, root: Path) -> list[Problem]:
-        """List what is out of date; a course without the first page has no problem with it."""
-        if not (root / next(iter(self.pages))).exists():
-            return []
-        stale = [file for file, text in self.pages.items() if _read(root / file) != text()]
-        if self.chart and self.mark() not in _read(root / self.chart):
-            stale.append(self.chart)
-        return [Problem(file, "", f"is out of date with {self.source}", FIX) for file in stale]
+    def is_stale(self, root: Path) -> bool:
+        """Return whether the file is missing or not as it would be written."""
+        path = root / self.path
+        if not path.parent.is_dir():
+            return False
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        return self.content() not in text if self.draw else self.content() != text
 
-    def renew(self, root: Path) -> list[str]:
-        """Write the pages and the picture where they are out of date; return which."""
-        stale = [problem.file for problem in self.problems(root)]
-        for file in stale:
-            if file == self.chart:
-                self.draw(root / file)
-            else:
-                files.write(root / file, self.pages[file]())
-        return stale
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
+    def write(self, root: Path) -> None:
+        """Write the file."""
+        if self.draw:
+            self.draw(root / self.path)
+        else:
+            files.write(root / self.path, self.content())

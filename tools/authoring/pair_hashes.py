@@ -1,7 +1,7 @@
-"""Write beside each exact version of ``.ci/pairs`` the hashes of its files for Linux on x86-64, which is what CI takes.
+"""Write beside each version of ``.ci/pairs`` the hashes of its files for Linux on x86-64, which CI takes.
 
-``python -m tools.authoring.pair_hashes`` asks the package index for them, through uv. Where the files change after
-that, under the same version, uv refuses them. PyTorch has none: of one version there are builds, for a CPU and others.
+``python -m tools.authoring.pair_hashes`` asks the package index for them, through uv. Where the files change
+after that, under the same version, uv refuses them. PyTorch has none: one version has several builds.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def hashed(pair: Pair) -> str:
     plain = re.sub(r" --hash=\S+", "", pair.file.read_text(encoding="utf-8"))
     call = [sys.executable, "-m", "uv", "pip", "compile", "-q", *words]
     done = subprocess.run(call, input=plain, stdout=subprocess.PIPE, text=True, check=True)
-    found = tomllib.loads(done.stdout)["packages"]
-    known = {p["name"]: p for p in found if p["name"] not in ("torch", "torchvision")}
+    packages = tomllib.loads(done.stdout)["packages"]
+    known = {p["name"]: p for p in packages if p["name"] not in ("torch", "torchvision")}
 
     def line(one: str) -> str:
-        if not (found := known.get(one.partition("==")[0])):
+        if not (package := known.get(one.partition("==")[0])):
             return one
-        wheels = [w for w in found.get("wheels", []) if not ELSEWHERE.search(w["url"])]
-        sums = {file["hashes"]["sha256"] for file in wheels or [found["sdist"]]}
+        wheels = [w for w in package.get("wheels", []) if not ELSEWHERE.search(w["url"])]
+        sums = {file["hashes"]["sha256"] for file in wheels or [package["sdist"]]}
         return " ".join([one, *(f"--hash=sha256:{one}" for one in sorted(sums))])
 
     return "".join(f"{line(one)}\n" for one in plain.splitlines())

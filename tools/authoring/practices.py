@@ -1,4 +1,4 @@
-"""The table of handbook/practices.md: what each habit of ``practices.yml`` brought, by the records or in words."""
+"""The tables of handbook/practices.md: what each habit of ``practices.yml`` brought, by the records."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from pathlib import Path
 
 import yaml
 
-from course_lessons.shared.claims import Found, Ratio, Value
+from course_lessons.shared.claims import DataPoint, Ratio, Value
 from course_lessons.shared.claims.numbers import numbers
 from course_utils.course import Course
 from tools.authoring.cells import row
 
 NOTHING = 0.03
-"""A time that changes by less than this share, or whose quartiles enclose no change, is called none: loops that take turns on a quiet machine differ by so much."""
+"""A time that changes by less than this share, or whose quartiles enclose no change, has not changed.
+
+Loops that take turns on a quiet machine differ by so much."""
 NO_GPU = "No real GPU has been recorded here yet: a GPU's numbers below are published or modelled."
 _RAW = yaml.safe_load(Path(__file__).with_name("practices.yml").read_text(encoding="utf-8"))
 
@@ -24,21 +26,21 @@ _RAW = yaml.safe_load(Path(__file__).with_name("practices.yml").read_text(encodi
 class Practice:
     """One habit: what to do, and where it helps or what it costs.
 
-    ``numbers`` speak to it, times as fast or times less memory; ``said`` is known beside them, with its source.
-    ``modelled`` numbers of a T4 are shown where they are asked for and a GPU has no others.
+    ``numbers`` speak to it, times as fast or times less memory; ``note`` is known beside them, with its
+    source. ``modelled`` numbers of a T4 are shown where they are asked for and a GPU has no others.
     """
 
     name: str
     when: str
     lesson: str
     numbers: Sequence[Ratio | Value] = ()
-    said: str = ""
+    note: str = ""
     modelled: bool = False
 
     @property
-    def found(self) -> list[Found]:
+    def points(self) -> list[DataPoint]:
         """Its numbers."""
-        every = [found for number in self.numbers for found in number.found()]
+        every = [point for number in self.numbers for point in number.points()]
         real = [f for f in every if f.kind != "modelled"]
         if self.modelled and not any(f.accelerator for f in real):
             real += [f for f in every if f.kind == "modelled" and "T4" in f.where]
@@ -53,7 +55,7 @@ GROUPS = {
 
 def practices(course: Course) -> str:
     """Return a table for each group, as Markdown."""
-    every = [f for group in GROUPS.values() for p in group for f in p.found]
+    every = [f for group in GROUPS.values() for p in group for f in p.points]
     parts = []
     if not any(f.accelerator and f.kind == "recorded" for f in every):
         parts.append(NO_GPU)
@@ -63,7 +65,7 @@ def practices(course: Course) -> str:
             row(
                 p.name,
                 p.when,
-                told(p),
+                summary(p),
                 f"[{p.lesson}](../notebooks/{course.lesson(p.lesson).file})",
             )
             for p in group
@@ -72,27 +74,27 @@ def practices(course: Course) -> str:
     return "\n\n".join(parts)
 
 
-def told(practice: Practice) -> str:
+def summary(practice: Practice) -> str:
     """Say what one practice brought: in a word for CPU and GPU, then each number with its kind and source."""
-    found = practice.found
+    points = practice.points
     places = {
-        "CPU": [f for f in found if not f.accelerator],
-        "GPU": [f for f in found if f.accelerator],
+        "CPU": [f for f in points if not f.accelerator],
+        "GPU": [f for f in points if f.accelerator],
     }
     lines = [f"**{place}: {verdict(those)}**" for place, those in places.items() if those]
-    lines += [practice.said] if practice.said else []
+    lines += [practice.note] if practice.note else []
     text = "<br>".join(lines)
-    if found:
-        summary = "1 number" if len(found) == 1 else f"{len(found)} numbers"
-        listed = "<br>".join(map(_number, found))
-        text += f"<details><summary>{summary}</summary>{listed}</details>"
+    if points:
+        count = "1 number" if len(points) == 1 else f"{len(points)} numbers"
+        listed = "<br>".join(map(_number, points))
+        text += f"<details><summary>{count}</summary>{listed}</details>"
     return text
 
 
-def verdict(found: Sequence[Found]) -> str:
+def verdict(points: Sequence[DataPoint]) -> str:
     """Weigh the numbers in a word, and give their range and their kinds."""
-    low, high = (end(f.value for f in found) for end in (min, max))
-    if all(abs(f.value - 1) < NOTHING or f.low <= 1 <= f.high for f in found):
+    low, high = (end(f.value for f in points) for end in (min, max))
+    if all(abs(f.value - 1) < NOTHING or f.low <= 1 <= f.high for f in points):
         word = "nothing"
     elif low >= 1 + NOTHING:
         word = "gains"
@@ -100,7 +102,7 @@ def verdict(found: Sequence[Found]) -> str:
         word = "costs"
     else:
         word = "depends"
-    kinds = ", ".join(dict.fromkeys(f.kind for f in found))
+    kinds = ", ".join(dict.fromkeys(f.kind for f in points))
     ends = _times(low) + f" to {_times(high)}" * (_times(low) != _times(high))
     return f"{word}, {ends} ({kinds})"
 
@@ -111,8 +113,8 @@ def _times(value: float) -> str:
     return f"{value:.2f}×" if value < 9.95 else f"{value:.0f}×"
 
 
-def _number(f: Found) -> str:
-    """Write a number with its kind and place, and its source: with the day it was read, where it has no date."""
+def _number(f: DataPoint) -> str:
+    """Write a number with its kind, machine and source, and the day that was read where it has no date."""
     what = f.what
     for record, reader in _RAW["words"].items():
         what = what.replace(record, reader)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import course_language
 from course_utils import files
-from tools.authoring.links import place
+from tools.authoring.links import translated_path
 from tools.authoring.site import words
 
 SHEETS = {"handbook/cheatsheet.md": "landscape", "workshop/run_sheet.md": "portrait"}
@@ -35,32 +35,33 @@ def sheet_html(root: Path, page: str, language: str = "en") -> str:
     """Return one of `SHEETS` as HTML that fills one side of A4."""
     from nbconvert.filters.markdown import markdown2html
 
-    lies, text = SHEETS[page], (root / place(page, language)).read_text(encoding="utf-8")
+    orientation = SHEETS[page]
+    text = (root / translated_path(page, language)).read_text(encoding="utf-8")
     title = text.partition("\n")[0].removeprefix("# ")
     first, *rest = _HEAD.split(markdown2html(text))
     body = first + "".join(f"<section>{part}</section>" for part in rest)
-    style = f"@page {{ size: A4 {lies}; margin: {MARGINS[lies]}; }}\n"
+    style = f"@page {{ size: A4 {orientation}; margin: {MARGINS[orientation]}; }}\n"
     style += (root / "site" / "sheet.css").read_text(encoding="utf-8")
     font = course_language.HERE / language / "font.otf"
     if font.is_file():
         style += f'@font-face {{ font-family: "Course Sans"; src: url("{font.as_uri()}"); }}\n'
     return (
         f'<!doctype html><html lang="{language}"><head><meta charset="utf-8"><title>{title}</title>'
-        f'<style>{style}</style></head><body><main class="{lies}">{body}</main></body></html>'
+        f'<style>{style}</style></head><body><main class="{orientation}">{body}</main></body></html>'
     )
 
 
 def print_sheet(root: Path, page: str, pdf: Path, language: str = "en") -> list[str]:
     """Print one of `SHEETS` into a PDF; return what is wrong with it."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
-        made = Path(scratch) / "sheet.pdf"
+        printed = Path(scratch) / "sheet.pdf"
         html = Path(scratch) / "sheet.html"
         html.write_text(sheet_html(root, page, language), encoding="utf-8")
         call = [browser() or "", "--headless", *FLAGS, f"--user-data-dir={scratch}/profile"]
-        call += ["--no-pdf-header-footer", f"--print-to-pdf={made}", html.as_uri()]
+        call += ["--no-pdf-header-footer", f"--print-to-pdf={printed}", html.as_uri()]
         try:
             subprocess.run(call, capture_output=True, timeout=120, check=True)
-            pages = len(_A_PAGE.findall(data := made.read_bytes()))
+            pages = len(_A_PAGE.findall(data := printed.read_bytes()))
             files.write(pdf, data)
         except (OSError, subprocess.SubprocessError) as error:
             return [f"{page} cannot be printed: {error}"]

@@ -19,7 +19,10 @@ OWN_TRAINING = 25
 
 @dataclass(frozen=True)
 class Stop:
-    """A section of the path, or a whole lesson; ``catch_up`` is a word of its heading if it needs what was skipped."""
+    """A section of the path, or a whole lesson.
+
+    ``catch_up`` is a word of its heading if it needs what was skipped.
+    """
 
     minutes: int
     section: str = ""
@@ -28,11 +31,11 @@ class Stop:
 
 def stops(lesson: Lesson) -> list[Stop]:
     """Return a lesson's part of the path; an empty list where it has none."""
-    found = [Stop(**entry) for entry in lesson.short_path]
+    parts = [Stop(**entry) for entry in lesson.short_path]
     if chosen() == "en":
-        return found
-    told = [replace(stop, section=say(stop.section)) for stop in found]
-    return [replace(stop, catch_up=stop.section if stop.catch_up else "") for stop in told]
+        return parts
+    translated = [replace(stop, section=say(stop.section)) for stop in parts]
+    return [replace(stop, catch_up=stop.section if stop.catch_up else "") for stop in translated]
 
 
 def minutes(lesson: Lesson) -> int:
@@ -45,12 +48,12 @@ def total(course: Course) -> int:
     return sum(map(minutes, course.lessons)) + OWN_TRAINING
 
 
-def first(lesson: Lesson, stop: Stop) -> str:
+def catch_up_call(lesson: Lesson, stop: Stop) -> str:
     """Return the call that makes what a section needs of those skipped above it."""
     return f'`course_utils.catch_up("{lesson.id}", "{stop.catch_up}")`'
 
 
-def line(course: Course, lesson: Lesson) -> str:
+def header_line(course: Course, lesson: Lesson) -> str:
     """Return what a learner in a hurry does in a lesson, for its header; nothing off the path."""
     taken = stops(lesson)
     if not taken:
@@ -59,7 +62,7 @@ def line(course: Course, lesson: Lesson) -> str:
     if not taken[0].section:
         return f"{begin}the whole lesson."
     text = f"{begin}{word(', ').join(f'*{stop.section}*' for stop in taken)}; skip the others, cells too."
-    if calls := [f"{first(lesson, s)} before *{s.section}*" for s in taken if s.catch_up]:
+    if calls := [f"{catch_up_call(lesson, s)} before *{s.section}*" for s in taken if s.catch_up]:
         text += f" In a new cell run {word(', and ').join(calls)}."
     return text
 
@@ -73,7 +76,7 @@ def table(course: Course) -> str:
             name = f"[{lesson.id} · {lesson.title}]({file})" if i == 0 else ""
             what = f"[{stop.section}]({file}#{stop.section.replace(' ', '-')})"
             if stop.catch_up:
-                what += f"; before it {first(lesson, stop)}"
+                what += f"; before it {catch_up_call(lesson, stop)}"
             rows.append(f"| {name} | {what if stop.section else word('all')} | {stop.minutes} |")
     rows.append(f"| [Your own training](#your-own-training) | | {OWN_TRAINING} |")
     whole = total(course)
@@ -84,9 +87,9 @@ def path_problems(nb: NotebookNode, lesson: Lesson, file: str) -> Iterator[Probl
     """Say which sections of the path a lesson does not have, or has in another order."""
     have = [heading.text for heading in notebook_headings(nb) if heading.level == 2]
     want = [stop.section for stop in stops(lesson) if stop.section]
-    mend = "correct short_path in course.yml"
+    fix = "correct short_path in course.yml"
     for section in want:
         if section not in have:
-            yield Problem(file, "", f"has no section '{section}' for the short path", mend)
+            yield Problem(file, "", f"has no section '{section}' for the short path", fix)
     if [s for s in have if s in want] != [s for s in want if s in have]:
-        yield Problem(file, "", "has the sections of the short path in another order", mend)
+        yield Problem(file, "", "has the sections of the short path in another order", fix)

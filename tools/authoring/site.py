@@ -23,7 +23,7 @@ from course_utils.exercises.result import RESULT_MIME
 from course_utils.show import REAL_GPUS
 from tools.authoring.cells import site
 from tools.authoring.form import dumps
-from tools.authoring.links import place, slug
+from tools.authoring.links import slug, translated_path
 
 OWN = ("index.md", "about.md")  # in site/, and written for it
 COLAB = "colab_links.md"  # in the repository's root
@@ -40,9 +40,10 @@ WORDS = {  # what the site says of itself
     "handbook": "Handbook",
     "more": "More",
     "print": "On one sheet, to print",
-    "unknown": "This copy does not say where and when it ran. Predictions are left empty and exercises unanswered.",
-    "run": "The outputs are those of one run, on {date}: PyTorch {torch}, {where}, {cores}. Yours will differ. "
+    "unknown": "This copy does not say where and when it ran. "
     "Predictions are left empty and exercises unanswered.",
+    "run": "The outputs are those of one run, on {date}: PyTorch {torch}, {where}, {cores}. "
+    "Yours will differ. Predictions are left empty and exercises unanswered.",
     "on": "{device} on {cpu}",
     "core": "1 core",
     "cores": "{cores} cores",
@@ -63,27 +64,25 @@ def words(language: str) -> dict[str, str]:
 def lay_out(
     course: Course, copies: Mapping[str, NotebookNode], folder: Path, language: str = "en"
 ) -> None:
-    """Write what Sphinx needs of the executed lessons, by file name, and of a language's pages into an empty folder."""
+    """Write what Sphinx needs of the executed lessons, by file name, and of a language's pages."""
     root = course.path.parent.parent
-    shutil.copytree(root / "site" / "_static", folder / "_static")
-    shutil.copytree(root / "site" / "_templates", folder / "_templates")
-    shutil.copytree(root / "images", folder / "images")
-    shutil.copy2(root / "site" / "conf.py", folder)
-    if (root / HANDBOOK).is_dir():
-        no_page = shutil.ignore_patterns("*.ipynb", "*.md", *languages())  # each page comes below
-        shutil.copytree(root / HANDBOOK, folder / HANDBOOK, ignore=no_page)
-    pages, readme = _pages(course, copies, language), place("README.md", language)
-    for at, name in pages.items():
-        if not at.endswith(".md") or at == readme:
+    not_here = shutil.ignore_patterns("*.ipynb", "*.md", "_build", *languages())  # pages come below
+    for name, goal in (("site", "."), ("images", "images"), (HANDBOOK, HANDBOOK)):
+        shutil.copytree(root / name, folder / goal, ignore=not_here, dirs_exist_ok=True)
+    pages, readme = _pages(course, copies, language), translated_path("README.md", language)
+
+    def converted(path: str, text: str) -> str:
+        return page_text(course, text, path, copies, language)
+
+    for path, name in pages.items():
+        if not path.endswith(".md") or path == readme:
             continue
-        text = (root / at).read_text(encoding="utf-8")
-        text = page_text(course, text, at, copies, language)
+        text = converted(path, (root / path).read_text(encoding="utf-8"))
         if name == "index.md":
             whole = (root / readme).read_text(encoding="utf-8")
             for part in FROM_README:
-                found = re.search(rf"(?s)<!-- {part}:begin -->\n(.*?)\n<!-- {part}:end -->", whole)
-                found = page_text(course, found[1], readme, copies, language)
-                text = text.replace(f"@{part}@", found)
+                match = re.search(rf"(?s)<!-- {part}:begin -->\n(.*?)\n<!-- {part}:end -->", whole)
+                text = text.replace(f"@{part}@", converted(readme, match[1]))
             text += _contents(pages, words(language))
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
@@ -113,8 +112,8 @@ def lesson_page(
         if cell.cell_type == "markdown":
             if cell.get("id") == "header":
                 cell.source = re.sub("|".join(own), "", cell.source)
-            at = place(f"notebooks/{file}", language)
-            cell.source = page_text(course, cell.source, at, lessons, language)
+            path = translated_path(f"notebooks/{file}", language)
+            cell.source = page_text(course, cell.source, path, lessons, language)
         for output in cell.get("outputs", ()):
             data = output.get("data", {})
             data.pop(RESULT_MIME, None)  # for tests, not for readers
@@ -130,7 +129,7 @@ def lesson_page(
 
 
 def page_text(
-    course: Course, text: str, at: str, lessons: Collection[str], language: str = "en"
+    course: Course, text: str, path: str, lessons: Collection[str], language: str = "en"
 ) -> str:
     """Return Markdown of the repository as Markdown of the site.
 
@@ -139,7 +138,7 @@ def page_text(
 
     Parameters
     ----------
-    at
+    path
         Where the text stands in the repository, such as ``"notebooks/01_devices.ipynb"``.
     lessons
         The lessons' files that the site has.
@@ -152,7 +151,9 @@ def page_text(
     text = _ANCHOR.sub(r"(\1)=" if language == "en" else r'<div id="\1"></div>', text)
     if _LINK.search(text):
         pages, english = (_pages(course, lessons, name) for name in (language, "en"))
-        text = _LINK.sub(lambda m: m[1] + _target(course, at, m[2], pages, english, language), text)
+        text = _LINK.sub(
+            lambda m: m[1] + _target(course, path, m[2], pages, english, language), text
+        )
     return _NOWHERE.sub(r"\1", text)
 
 
@@ -162,52 +163,52 @@ def alternatives(nb: NotebookNode) -> dict[str, str]:
     MyST-NB names a picture's file by that sum, and has no other place for a text that belongs to one
     output.
     """
-    found = {}
+    texts = {}
     for cell in nb.cells:
         for output in cell.get("outputs", ()):
             alt = output.get("metadata", {}).get("image/png", {}).get("alt")
             if alt:
                 data = base64.b64decode(output.data["image/png"])
-                found[hashlib.sha256(data).hexdigest()] = alt
-    return found
+                texts[hashlib.sha256(data).hexdigest()] = alt
+    return texts
 
 
 def _target(
     course: Course,
-    at: str,
+    path: str,
     target: str,
     pages: Mapping[str, str],
     english: Mapping[str, str],
     language: str,
 ) -> str:
+    """Return where a link of the page at ``path`` leads on the site; ``pages``, ``english``: see `_pages`."""
     home = f"https://github.com/{course.repository}" if course.repository else "@nowhere@"
     if target == REPOSITORY:
         return home
-    folder = posixpath.dirname(at)
+    folder = posixpath.dirname(path)
     if course.repository and target.startswith(course.page("")):
         target, folder = target.removeprefix(course.page("")), ""
     if re.match(r"[a-zA-Z][\w+.-]*:|//|#", target):
         return f"site:{target}" if target[0] == "#" and language != "en" else target
     file, _, fragment = target.partition("#")
-    path = posixpath.normpath(posixpath.join(folder, unquote(file)))
-    end = f"#{fragment}" if fragment else ""
-    goal = course.path.parent.parent / path
-    carried = path.startswith(("images/", f"{HANDBOOK}/")) and goal.is_file()
-    carried = carried and goal.suffix != ".ipynb"
-    here = posixpath.dirname(pages.get(at, ""))
-    goes = posixpath.join(language, pages[path]) if path in pages else english.get(path, "")
-    marked = fragment and goal.suffix == ".md" and f'<a id="{fragment}">' in goal.read_text("utf-8")
-    if language != "en" and goes and (marked or path not in pages):
-        page = posixpath.splitext(goes)[0] + ".html"
-        return f"site:{posixpath.relpath(page, posixpath.join(language, here))}{end}"
-    if path in pages or carried:
-        if path.endswith(".ipynb"):  # a notebook's own anchors are written in another way
-            end = end and f"#{slug(unquote(fragment))}"
-        return posixpath.relpath(pages.get(path, path), here or ".") + end
+    linked = posixpath.normpath(posixpath.join(folder, unquote(file)))
+    anchor = f"#{fragment}" if fragment else ""
+    goal = course.path.parent.parent / linked
+    here = posixpath.dirname(pages.get(path, ""))
+    page = posixpath.join(language, pages[linked]) if linked in pages else english.get(linked, "")
+    named = fragment and goal.suffix == ".md" and f'<a id="{fragment}">' in goal.read_text("utf-8")
+    if language != "en" and page and (named or linked not in pages):
+        html = posixpath.splitext(page)[0] + ".html"
+        return f"site:{posixpath.relpath(html, posixpath.join(language, here))}{anchor}"
+    copied = linked.startswith(("images/", f"{HANDBOOK}/")) and goal.suffix != ".ipynb"
+    if linked in pages or (copied and goal.is_file()):
+        if linked.endswith(".ipynb"):  # a notebook's own anchors are written in another way
+            anchor = anchor and f"#{slug(unquote(fragment))}"
+        return posixpath.relpath(pages.get(linked, linked), here or ".") + anchor
     if not goal.exists():
         return target  # Sphinx will say that it is dead
     kind = "tree" if goal.is_dir() else "blob"
-    return f"{home}/{kind}/{course.branch}/{path}{end}"
+    return f"{home}/{kind}/{course.branch}/{linked}{anchor}"
 
 
 def _pages(course: Course, lessons: Collection[str], language: str) -> dict[str, str]:
@@ -217,36 +218,37 @@ def _pages(course: Course, lessons: Collection[str], language: str) -> dict[str,
     pages |= {f"notebooks/{file}": file for file in sorted(lessons)} | {COLAB: COLAB}
     pages |= {p: p for p in handbook_pages(root)}
     if language != "en":
-        pages = {place(at, language): name for at, name in pages.items()}
-        pages = {at: name for at, name in pages.items() if (root / at).is_file()}
+        pages = {translated_path(path, language): name for path, name in pages.items()}
+        pages = {path: name for path, name in pages.items() if (root / path).is_file()}
     return pages
 
 
 def handbook_pages(root: Path) -> list[str]:
-    """Return the handbook's pages, as places in the repository: those of its own folder first."""
-    found = [p.relative_to(root).as_posix() for p in (root / HANDBOOK).rglob("*.md")]
-    found = [place for place in found if place.split("/")[1] not in languages()]
-    return sorted(found, key=lambda place: (place.count("/"), place))
+    """Return the handbook's English pages, as paths in the repository: those of its own folder first."""
+    pages = [path.relative_to(root).as_posix() for path in (root / HANDBOOK).rglob("*.md")]
+    pages = [path for path in pages if path.split("/")[1] not in languages()]
+    return sorted(pages, key=lambda path: (path.count("/"), path))
 
 
-def _about_run(run: Mapping[str, Any] | None, said: Mapping[str, str]) -> NotebookNode:
-    text = said["unknown"]
+def _about_run(run: Mapping[str, Any] | None, words: Mapping[str, str]) -> NotebookNode:
+    """Return the cell that says on what a lesson ran; ``run`` is as `copies.facts`."""
+    text = words["unknown"]
     if run is not None:
-        where = run["cpu"] if run["device"] == run["cpu"] else said["on"].format(**run)
-        cores = said["core" if run["cores"] == 1 else "cores"].format(**run)
-        text = said["run"].format(**{**run, "where": where, "cores": cores})
-    source = f'<p class="run">{text}</p>'
-    return nbformat.v4.new_markdown_cell(source, id="about-run")
+        where = run["cpu"] if run["device"] == run["cpu"] else words["on"].format(**run)
+        cores = words["core" if run["cores"] == 1 else "cores"].format(**run)
+        text = words["run"].format(**{**run, "where": where, "cores": cores})
+    return nbformat.v4.new_markdown_cell(f'<p class="run">{text}</p>', id="about-run")
 
 
-def _contents(pages: Mapping[str, str], said: Mapping[str, str]) -> str:
+def _contents(pages: Mapping[str, str], words: Mapping[str, str]) -> str:
+    """Return the tables of contents that the first page ends with, hidden there and shown at the side."""
     parts = {
         "lessons": [name for name in pages.values() if name.endswith(".ipynb")],
         "handbook": [name for name in pages.values() if name.startswith(f"{HANDBOOK}/")],
         "more": [name for name in ("about.md", COLAB) if name in pages.values()],
     }
     blocks = [
-        "\n".join(["```{toctree}", ":hidden:", f":caption: {said[caption]}", "", *names, "```"])
+        "\n".join(["```{toctree}", ":hidden:", f":caption: {words[caption]}", "", *names, "```"])
         for caption, names in parts.items()
         if names
     ]

@@ -57,10 +57,10 @@ def tried_and_solved(nb: NotebookNode, exercises: Iterable[Exercise]) -> Noteboo
     for cell, exercise in _exercise_cells(nb, exercises):
         stub = find_stub(cell, exercise)
         users = [i for i, other in enumerate(nb.cells) if other is not cell and _uses(other, stub)]
-        place = max(users, default=nb.cells.index(cell))
+        last = max(users, default=nb.cells.index(cell))
         answer = replaced(cell.source, stub, solution(exercise, stub))
-        answers.setdefault(place, []).append(_once_more(cell, answer))
-        readers.setdefault(place, set()).update(users)
+        answers.setdefault(last, []).append(_once_more(cell, answer))
+        readers.setdefault(last, set()).update(users)
     for i in sorted(answers, reverse=True):
         again = [_once_more(nb.cells[j], nb.cells[j].source) for j in sorted(readers[i])]
         nb.cells[i + 1 : i + 1] = [*answers[i], *again]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.commands import refuse
+from tools.commands.lesson_copies import add_lesson_arguments, write_lessons
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -17,48 +16,19 @@ if TYPE_CHECKING:
 NEEDS = ("torch", "yaml", "nbformat")
 
 NOTE = """\
-> **Answers, for instructors.** Every exercise below is solved, and under each stand the misconceptions that its
+> **Answers, for instructors.** Every exercise below is solved, and under each stand the misconceptions \
+that its
 > check knows. Made from the course by `answers`: change nothing here, make it anew."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "lessons", nargs="*", metavar="LESSON", help="lessons' numbers; without any, all"
-    )
-    parser.add_argument(
-        "--output", type=Path, default=Path("answers"), metavar="FOLDER", help="default: answers"
-    )
+    add_lesson_arguments(parser, "*", "lessons' numbers; without any, all", "answers")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write one notebook a lesson.
-
-    Returns
-    -------
-    int
-        0 when all are written; 1 where one cannot be read or written; 2 for a lesson that does not exist.
-    """
-    from course_utils import files
-    from course_utils.course import load_course
-    from tools.authoring.form import dumps
-
-    course = load_course()
-    try:
-        lessons = course.chosen(args.lessons) or course.ready
-    except LookupError as error:
-        return refuse(error, 2)
-    try:
-        args.output.mkdir(parents=True, exist_ok=True)
-        for lesson in lessons:
-            path = args.output / f"{Path(lesson.file).stem}_answers.ipynb"
-            files.write(path, dumps(answered(lesson)))
-            print(path)
-    except ValueError as error:
-        return refuse(f"{error}.", 1)
-    except OSError as error:
-        return refuse(f"{args.output} cannot be written ({error.strerror}).", 1)
-    return 0
+    """Write one notebook a lesson; 1 where one cannot be written, 2 for a lesson that does not exist."""
+    return write_lessons(args, "answers", answered)
 
 
 def answered(lesson: Lesson) -> NotebookNode:

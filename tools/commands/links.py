@@ -41,28 +41,22 @@ def main(args: argparse.Namespace) -> int:
         return bootstrap.hand_over([str(python), "-m", "course_utils", *sys.argv[1:]])
     from course_utils.course import load_course
     from tools.authoring.home import home
+    from tools.authoring.links import link_problems
 
     try:
         course = load_course()
         if args.check:
-            return check(course)
+            problems = link_problems(course)
+            for problem in problems:
+                print(problem)
+            print(f"{len(problems)} problems. Addresses outside the repository are not visited.")
+            return 1 if problems else 0
         repository, branch = args.repo, course.branch
         if not (repository or args.none):
             repository, branch = home(course.path.parent.parent, branch)
         return move(course, repository, args.branch or branch)
     except ValueError as error:
         return refuse(error, 1)
-
-
-def check(course: Course) -> int:
-    """Print one line a dead link; 0 if there is none."""
-    from tools.authoring.links import link_problems
-
-    found = link_problems(course)
-    for problem in found:
-        print(problem)
-    print(f"{len(found)} problems. Addresses outside the repository are not visited.")
-    return 1 if found else 0
 
 
 def move(
@@ -86,14 +80,14 @@ def move(
         status = _translations(root) or status
     if repository:
         print(
-            f"The course is at https://github.com/{repository}, branch {branch}: commit what changed, and push. "
-            f"{site(repository)} is its site once Settings > Pages > Source says GitHub Actions."
+            f"The course is at https://github.com/{repository}, branch {branch}: commit what changed, "
+            f"and push. {site(repository)} is its site once Settings > Pages > Source says GitHub Actions."
         )
     return status
 
 
 def _translations(root: Path) -> int:
-    """Write the notebooks and pages of the other languages, whose links are another's too; 1 where that cannot be."""
+    """Write the notebooks and pages of the other languages; 1 where that cannot be."""
     import course_language
     from course_utils import files
 

@@ -7,18 +7,15 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from nbformat import NotebookNode
-
-from course_utils import bar, exercises
+from course_utils import exercises
 from course_utils.course import Course, Lesson, load_course
 from course_utils.files import write
 from course_utils.set_aside import is_dated
 from course_utils.stubs import AuthoringError
-from tools.authoring import claims, fidelity, guide, lesson_map, outputs, templates
-from tools.authoring.copies import LINE
-from tools.authoring.form import Problem, dumps, parse, read
-from tools.authoring.lesson import expected_outputs, mend, problems
-from tools.authoring.pages import page_problems, stale_pages
+from tools.authoring import claims, fidelity, guide, outputs
+from tools.authoring.form import FIX, Problem, read
+from tools.authoring.lesson import expected_outputs, review
+from tools.authoring.pages import Generated, pages_of
 from tools.commands import refuse
 
 NEEDS = ("nbformat", "nbclient", "ruff", "tqdm", "yaml")
@@ -56,26 +53,21 @@ def check(
     course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf = exercises.lesson
 ) -> int:
     """Print one line a problem; 0 if there is none."""
-    files = list(files)
-    found = []
+    problems = []
     if not files:
-        found = [*_strangers(course), *page_problems(course)]
-        found += claims.problems(course.path.parent.parent)
-        found += fidelity.problems(course.path.parent.parent)
-        found += templates.problems(course)
-        found += lesson_map.problems(course)
-        found += guide.problems(course)
+        stale, problems = stale_files(course)
+        problems += [Problem(file.path, "", "is out of date", FIX) for file in stale]
+        problems += _unlisted(course)
     chosen = _chosen(course, files)
     for lesson, path in chosen:
         try:
-            text = _text(path)
-            found += problems(text, course, lesson, exercises_of(lesson.id))
+            problems += review(_text(path), course, lesson, exercises_of(lesson.id))[1]
         except AuthoringError as error:
-            found.append(_unreadable(lesson, error))
-    for problem in found:
+            problems.append(_unreadable(lesson, error))
+    for problem in problems:
         print(problem)
-    print(f"{len(chosen)} notebooks read, {len(found)} problems.")
-    return 1 if found else 0
+    print(f"{len(chosen)} notebooks read, {len(problems)} problems.")
+    return 1 if problems else 0
 
 
 def fix(
@@ -85,11 +77,9 @@ def fix(
     left: list[Problem] = []
     for lesson, path in _chosen(course, files):
         try:
-            text = _text(path)
-            known = exercises_of(lesson.id)
-            before = problems(text, course, lesson, known)
-            mended = dumps(mend(parse(text), course, lesson, known))
-            after = before if mended == text else problems(mended, course, lesson, known)
+            text, known = _text(path), exercises_of(lesson.id)
+            mended, before = review(text, course, lesson, known)
+            after = before if mended == text else review(mended, course, lesson, known)[1]
         except AuthoringError as error:
             left.append(_unreadable(lesson, error))
             continue
@@ -102,21 +92,11 @@ def fix(
         for problem in before:
             if problem not in after:
                 print(f"  mended: {problem.cell or 'notebook'}: {problem.what}")
-    stale, broken = stale_pages(course)
+    stale, broken = stale_files(course)
     left += broken
-    for page, text in stale.items():
-        write(course.path.parent.parent / page, text)
-        print(f"{page}: generated parts renewed")
-    for file in templates.renew(course):
-        print(f"{file}: made from its program")
-    for file in claims.renew(course.path.parent.parent):
-        print(f"{file}: renewed from the claims and the records")
-    for file in fidelity.renew(course.path.parent.parent):
-        print(f"{file}: renewed from what was modelled")
-    for file in lesson_map.renew(course):
-        print(f"{file}: renewed from course.yml")
-    for file in guide.renew(course):
-        print(f"{file}: renewed from the exercises")
+    for file in stale:
+        file.write(course.path.parent.parent)
+        print(f"{file.path}: renewed")
     if left:
         print("Left to mend by hand:")
         for problem in left:
@@ -125,30 +105,47 @@ def fix(
 
 
 def run(course: Course, files: Iterable[str] = ()) -> int:
-    """Run lessons as shipped and store the outputs that are compared; where a lesson fails, what is stored stays."""
+    """Run lessons as shipped and store the outputs that are compared; a lesson that fails keeps its own."""
     failed = 0
     for lesson, path in _chosen(course, files):
         start = time.monotonic()
         try:
             nb = read(path)
-            found = _outputs(lesson.file, nb, path.parent)
+            printed = expected_outputs(nb, path.parent, lesson.file)
         except AuthoringError as error:
             failed += 1
             print(f"{lesson.file}: {error}; its stored outputs are unchanged")
             continue
-        changed = outputs.store(course, lesson, found)
+        state = "written" if outputs.store(course, lesson, printed) else "unchanged"
         minutes = (time.monotonic() - start) / 60
         ran = sum(cell.cell_type == "code" for cell in nb.cells)
-        state = "written" if changed else "unchanged"
         print(
-            f"{lesson.file}: {ran} code cells in {minutes:.2f} min, {len(found)} outputs kept, {state}"
+            f"{lesson.file}: {ran} code cells in {minutes:.2f} min, {len(printed)} outputs kept, {state}"
         )
     return 1 if failed else 0
 
 
+def stale_files(course: Course) -> tuple[list[Generated], list[Problem]]:
+    """Return the generated files that are out of date, and the pages without a place for generated parts."""
+    root = course.path.parent.parent
+    notes = Generated(
+        guide.PAGE, lambda: guide.render(course, (root / guide.PAGE).read_text("utf-8"))
+    )
+    stale, problems = [], []
+    for file in [*pages_of(course), *claims.GENERATED, *fidelity.GENERATED, notes]:
+        try:
+            if file.is_stale(root):
+                stale.append(file)
+        except FileNotFoundError:
+            problems.append(Problem(file.path, "", "does not exist", "write it"))
+        except AuthoringError as error:
+            what = "has no place for a generated part"
+            problems.append(Problem(file.path, "", what, str(error)))
+    return stale, problems
+
+
 def _chosen(course: Course, files: Iterable[str]) -> list[tuple[Lesson, Path]]:
     folder = course.path.parent
-    files = list(files)
     if not files:
         if not folder.joinpath("..", "pyproject.toml").is_file():
             raise AuthoringError("there is no clone here: run this from a clone of the course")
@@ -163,7 +160,7 @@ def _chosen(course: Course, files: Iterable[str]) -> list[tuple[Lesson, Path]]:
     return chosen
 
 
-def _strangers(course: Course) -> list[Problem]:
+def _unlisted(course: Course) -> list[Problem]:
     known = {lesson.file for lesson in course.lessons}
     return [
         Problem(path.name, "", "is not in course.yml", "add it there, or move it out of notebooks/")
@@ -180,8 +177,3 @@ def _unreadable(lesson: Lesson, error: AuthoringError) -> Problem:
 def _text(path: Path) -> str:
     read(path)  # one clear sentence where it is missing or no notebook
     return path.read_text(encoding="utf-8")
-
-
-def _outputs(file: str, nb: NotebookNode, folder: Path) -> outputs.Outputs:
-    with bar(total=len(nb.cells), desc=file, bar_format=LINE, leave=False) as progress:
-        return expected_outputs(nb, folder, lambda cell: progress.update(cell - progress.n))

@@ -43,13 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run the lessons on this device (cpu, sim, cuda, ...); by default the best that works",
     )
     parser.add_argument(
-        "--from",
-        dest="source",
-        type=Path,
-        metavar="FOLDER",
-        help="take the executed lessons of this folder, as they are, and run none",
-    )
-    parser.add_argument(
         "--visit",
         action="store_true",
         help="also visit every address outside the site (needs the network), and say which do not answer",
@@ -74,8 +67,6 @@ def main(args: argparse.Namespace) -> int:
     output = args.output.resolve()
     if not (ROOT / "site" / "conf.py").is_file():
         return refuse("There is no clone here: call this from a clone of the course.", 2)
-    if args.source and not args.source.is_dir():
-        return refuse(f"{args.source} is no folder: name that of the executed lessons.", 2)
     empty = output.is_dir() and not any(output.iterdir())
     if output.exists() and not empty and not (output / MARK).is_file():
         return refuse(
@@ -86,21 +77,17 @@ def main(args: argparse.Namespace) -> int:
         python = bootstrap.prepare("everywhere")
         return bootstrap.hand_over([str(python), "-m", "course_utils", *sys.argv[1:]])
     if args.sheets:
-        return _print_all(args.sheets)
+        return print_sheets(args.sheets)
     from course_utils.course import load_course
-    from tools.authoring.copies import executed_copies
-    from tools.authoring.form import read
+    from tools.authoring.copies import executed_copy
 
+    course = load_course()
     try:
-        course = load_course()
-        lessons = every_lesson(course)
-        if args.source:
-            copies = {lesson.file: read(args.source / lesson.file) for lesson in lessons}
-        else:
-            copies = executed_copies(course, lessons, args.device)
+        copies = {
+            lesson.file: executed_copy(course, lesson, device=args.device)
+            for lesson in every_lesson(course)
+        }
     except ValueError as error:
-        if args.source:
-            return refuse(f"{args.source} lacks an executed lesson: {error}", 2)
         return refuse(error, 1)
     return build(course, copies, output, visit=args.visit)
 
@@ -119,65 +106,57 @@ def build(
     visit
         Whether to visit addresses outside the site.
     """
-    from tools.authoring.built_site import built_problems
     from tools.authoring.sheets import add_sheets
     from tools.authoring.site import lay_out
 
+    editions: dict[str, dict[str, NotebookNode]] = {}
+    for path, nb in copies.items():
+        language, _, file = path.rpartition("/")
+        editions.setdefault(language or "en", {})[file] = nb
+    problems = []
     with tempfile.TemporaryDirectory() as scratch:
-        pages, faults = Path(scratch) / "pages", []
-        editions: dict[str, dict[str, NotebookNode]] = {}
-        for place, nb in copies.items():
-            language, _, file = place.rpartition("/")
-            editions.setdefault(language or "en", {})[file] = nb
+        pages = Path(scratch) / "pages"
         for language, lessons in editions.items():
             source = Path(scratch) / language
             source.mkdir()
             lay_out(course, lessons, source, language)
-            faults += add_sheets(ROOT, source, language)
-        for language in editions:  # each looks for its pages' twins among the others
+            problems += add_sheets(ROOT, source, language)
+        for language in editions:  # each links its pages to those of the others
             source, below = Path(scratch) / language, "" if language == "en" else language
-            faults += _sphinx("html", source, pages / below)
+            problems += _sphinx("html", source, pages / below)
             if visit:
-                faults += _sphinx("linkcheck", source, Path(scratch) / "visited" / below)
+                problems += _sphinx("linkcheck", source, Path(scratch) / "visited" / below)
         if (pages / MARK).is_file():
-            faults += built_problems(pages)
-            if output.exists():
-                shutil.rmtree(output)
+            shutil.rmtree(output, ignore_errors=True)
             shutil.copytree(pages, output)
             print(f"{len(copies)} lessons: open {output / 'index.html'} in a browser.")
-    return refuse("\n".join(faults), 1) if faults else 0
+    return refuse("\n".join(problems), 1) if problems else 0
 
 
-def _print_all(folder: Path) -> int:
-    """Print every sheet into a folder."""
+def print_sheets(folder: Path) -> int:
+    """Print every sheet into a folder; 1 where one cannot be printed."""
     from tools.authoring.sheets import NO_BROWSER, SHEETS, browser, print_sheet
 
     if browser() is None:
         return refuse(f"{NO_BROWSER}: nothing is printed.", 1)
-    faults = []
+    problems = []
     for page in SHEETS:
         pdf = folder / Path(page).with_suffix(".pdf").name
-        faults += print_sheet(ROOT, page, pdf)
+        problems += print_sheet(ROOT, page, pdf)
         print(pdf)
-    return refuse("\n".join(faults), 1) if faults else 0
+    return refuse("\n".join(problems), 1) if problems else 0
 
 
 def _sphinx(builder: str, source: Path, output: Path) -> list[str]:
-    """Run one of Sphinx's builders; return what it warned of."""
+    """Run one of Sphinx's builders, which prints what it warns of; return a sentence if it warned."""
     call = [sys.executable, "-m", "sphinx", "-b", builder, "-q", "-W", "--keep-going", "--no-color"]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [*call, "-d", str(source.parent / f"{source.name}.trees"), str(source), str(output)],
+        [*call, "-d", str(source.with_suffix(".trees")), str(source), str(output)],
         env={**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1", "COURSE_LANGUAGE": source.name},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-        errors="replace",
         check=False,
     )
-    own = source if source.name == "en" else source.parent
-    said = [line.replace(f"{own}{os.sep}", "") for line in done.stdout.splitlines() if line]
-    return said or [f"Sphinx ended with status {done.returncode}."] if done.returncode else []
+    return [f"Sphinx ({builder}) ended with status {done.returncode}."] if done.returncode else []
 
 
 def every_lesson(course: Course) -> list[Lesson]:

@@ -8,15 +8,13 @@ from __future__ import annotations
 import argparse
 import copy
 import re
-from pathlib import Path
 
 from nbformat import NotebookNode
 
 from course_language import word
-from course_utils import files
-from course_utils.course import fresh_notebook, load_course
-from tools.authoring.form import dumps, parse, tags
-from tools.commands import refuse
+from course_utils.course import fresh_notebook
+from tools.authoring.form import parse, tags
+from tools.commands.lesson_copies import add_lesson_arguments, write_lessons
 
 NEEDS = ("nbformat", "ruff", "yaml")
 
@@ -25,30 +23,18 @@ _SHOWN = re.compile(rf"^\s*([-*] |[|>]|\d+\. |```|!\[|<img|#)|\*\*{word('Predict
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("lessons", nargs="+", metavar="LESSON", help="a lesson's number: 01")
-    parser.add_argument(
-        "--output", type=Path, default=Path("slides"), metavar="FOLDER", help="default: slides"
-    )
+    add_lesson_arguments(parser, "+", "a lesson's number: 01", "slides")
 
 
 def main(args: argparse.Namespace) -> int:
     """Write one notebook a lesson; 1 where one cannot be written, 2 for a lesson that does not exist."""
-    try:
-        for lesson in load_course().chosen(args.lessons):
-            path = args.output / f"{Path(lesson.file).stem}_live.ipynb"
-            if path.exists():
-                print(
-                    f"{path} is there already, perhaps with your notes: move it away for a new one."
-                )
-                continue
-            args.output.mkdir(parents=True, exist_ok=True)
-            files.write(path, dumps(for_slides(parse(fresh_notebook(lesson)))))
-            print(f"{path}: open it in JupyterLab with jupyterlab-rise, and press Alt+R.")
-    except LookupError as error:
-        return refuse(error, 2)
-    except OSError as error:
-        return refuse(f"{args.output} cannot be written ({error.strerror}).", 1)
-    return 0
+    return write_lessons(
+        args,
+        "live",
+        lambda lesson: for_slides(parse(fresh_notebook(lesson))),
+        "{path}: open it in JupyterLab with jupyterlab-rise, and press Alt+R.",
+        keep="{path} is there already, perhaps with your notes: move it away for a new one.",
+    )
 
 
 def for_slides(nb: NotebookNode) -> NotebookNode:
@@ -73,9 +59,12 @@ def slide_type(cell: NotebookNode, following: NotebookNode | None) -> str:
 
 
 def _parts(cell: NotebookNode) -> list[NotebookNode]:
-    texts = re.split(r"\n+(?=## )", cell.source) if cell.cell_type == "markdown" else [cell.source]
-    parts = [copy.deepcopy(cell) for _ in texts]
-    for i, (part, text) in enumerate(zip(parts, texts, strict=True)):
-        part.source = text
-        part.id = f"{cell.id}-{i}" if i else cell.id
+    """Split a cell before each heading of its own."""
+    if cell.cell_type != "markdown":
+        return [cell]
+    parts = []
+    for i, text in enumerate(re.split(r"\n+(?=## )", cell.source)):
+        part = copy.deepcopy(cell)
+        part.source, part.id = text, f"{cell.id}-{i}" if i else cell.id
+        parts.append(part)
     return parts

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from course_utils.show import show
 
-from .numbers import Found, Ratio, Value
+from .numbers import DataPoint, Ratio, Value
 from .weighing import CLAIMS, WORDS, Claim, card, weigh
 
-__all__ = ["CLAIMS", "WORDS", "Claim", "Found", "Ratio", "Value", "card", "claim", "weigh"]
+__all__ = ["CLAIMS", "WORDS", "Claim", "DataPoint", "Ratio", "Value", "card", "claim", "weigh"]
 
 
 def claim(id: str) -> None:

@@ -19,7 +19,7 @@ HIDDEN = ("work", "processor", "kind", "memory", "per", "images")
 
 
 @dataclass(frozen=True)
-class Found:
+class DataPoint:
     """A number that speaks to a claim, in the claim's unit, and where it is from.
 
     ``weighed`` is False for what is only related: the same switch on a CPU, or another task.
@@ -54,56 +54,58 @@ class Ratio:
     weighed: bool = True
     items: int = 0
 
-    def found(self) -> Iterator[Found]:
+    def points(self) -> Iterator[DataPoint]:
         """Yield a number for each two records that belong together, and each published ratio."""
         sides = {*self.before, *self.after}
         across = bool({"device", "memory"} & sides)
         for records in self._comparable():
-            first = [m for m in records if _fits(m, {**self.where, **self.before})]
-            second = [m for m in records if _fits(m, {**self.where, **self.after})]
+            first = [m for m in records if _matches(m, {**self.where, **self.before})]
+            second = [m for m in records if _matches(m, {**self.where, **self.after})]
             for before, after in product(first, second):
-                same = across or _place(before) == _place(after)
-                if same and _rest(before, sides) == _rest(after, sides):
+                same = across or _setup(before) == _setup(after)
+                if same and _other_parameters(before, sides) == _other_parameters(after, sides):
                     yield self._pair(before, after)
         if self.quantity == "time" and not across:
             against = self.before.get("precision")
             for m in evidence.recorded(self.experiment, "speed-up"):
-                fits = _fits(m, {**self.where, **self.after})
-                if fits and (against is None or _among(m.parameters.get("against"), against)):
-                    yield _one(m, m.median, (m.median, m.median), self._what(m), self.weighed)
+                fits = _matches(m, {**self.where, **self.after})
+                if fits and (against is None or _is_one_of(m.parameters.get("against"), against)):
+                    yield _data_point(
+                        m, m.median, (m.median, m.median), self._what(m), self.weighed
+                    )
 
     def _comparable(self) -> list[list[Measurement]]:
         """Return the records that may be compared; with ``items``, rates as the times of so many."""
         names = ("time", "throughput") if self.quantity == "time" else (self.quantity,)
-        found = [evidence.recorded(self.experiment, name) for name in names]
+        records = [evidence.recorded(self.experiment, name) for name in names]
         if self.items:
-            times, rates = found
+            times, rates = records
             times += [replace(m, median=self.items / m.median, unit="s") for m in rates]
-            found = [times]
-        return found
+            records = [times]
+        return records
 
-    def _pair(self, before: Measurement, after: Measurement) -> Found:
+    def _pair(self, before: Measurement, after: Measurement) -> DataPoint:
         less_is_better = after.unit in ("s", "B")
         over, under = (before, after) if less_is_better else (after, before)
         value = over.median / under.median
         ends = (value, value)
         if over.q1 is not None and under.q1 is not None:
             ends = over.q1 / under.q3, over.q3 / under.q1
-        found = _one(after, value, ends, self._what(after, before), self.weighed)
-        where = found.where
-        if _where(before) != where:
-            where += f" against {_where(before)}"
+        point = _data_point(after, value, ends, self._what(after, before), self.weighed)
+        where = point.where
+        if _machine(before) != where:
+            where += f" against {_machine(before)}"
         sources = "; ".join(dict.fromkeys(m.source for m in (after, before) if m.source))
-        return replace(found, where=where, date=max(before.date, after.date), source=sources)
+        return replace(point, where=where, date=max(before.date, after.date), source=sources)
 
     def _what(self, after: Measurement, before: Measurement | None = None) -> str:
         sides = sorted({*self.before, *self.after} - {"device", "memory", "processor"})
         change = []
         if before is not None:
-            change = [f"{_said(s, before)} → {_said(s, after)}" for s in sides]
+            change = [f"{_parameter(s, before)} → {_parameter(s, after)}" for s in sides]
         elif "against" in after.parameters:
             change = [f"{after.parameters['against']} → {after.parameters['precision']}"]
-        return ", ".join([_named(after, *sides, "against"), *change])
+        return ", ".join([_description(after, *sides, "against"), *change])
 
 
 @dataclass(frozen=True)
@@ -120,28 +122,28 @@ class Value:
     items: int | str = 0
     weighed: bool = True
 
-    def found(self) -> Iterator[Found]:
+    def points(self) -> Iterator[DataPoint]:
         """Yield each record."""
         rates = evidence.recorded(self.experiment, "throughput") if self.items else []
         for m in [*evidence.recorded(self.experiment, self.quantity), *rates]:
-            if not _fits(m, self.where):
+            if not _matches(m, self.where):
                 continue
             low, high = (m.median, m.median) if m.q1 is None else (m.q1, m.q3)
             value, low, high = (end * self.scale for end in (m.median, low, high))
             if self.items and m.unit == "s":
                 n = m.parameters[self.items] if isinstance(self.items, str) else self.items
                 value, low, high = n / value, n / high, n / low
-            yield _one(m, value, (low, high), _named(m), self.weighed)
+            yield _data_point(m, value, (low, high), _description(m), self.weighed)
 
 
 def numbers(entries: Iterable[Mapping[str, Any]]) -> tuple[Ratio | Value, ...]:
-    """Return what a file of claims or practices lists: each with its experiment, or one alike for each of several."""
-    found = []
+    """Return what a file of claims or practices lists; an entry may name several experiments."""
+    listed = []
     for entry in entries:
         names = entry["experiment"]
         for name in [names] if isinstance(names, str) else names:
-            found.append((Ratio if "before" in entry else Value)(**{**entry, "experiment": name}))
-    return tuple(found)
+            listed.append((Ratio if "before" in entry else Value)(**{**entry, "experiment": name}))
+    return tuple(listed)
 
 
 def on_cpu(m: Measurement) -> bool:
@@ -149,47 +151,49 @@ def on_cpu(m: Measurement) -> bool:
     return m.device.startswith(("cpu", "a CPU"))
 
 
-def _fits(m: Measurement, selection: Selection) -> bool:
+def _matches(m: Measurement, selection: Selection) -> bool:
     for name, wanted in selection.items():
         if name == "device":
             if on_cpu(m) != (wanted == "cpu"):
                 return False
-        elif not (name in m.parameters and _among(m.parameters[name], wanted)):
+        elif not (name in m.parameters and _is_one_of(m.parameters[name], wanted)):
             return False
     return True
 
 
-def _among(value: Any, wanted: Any) -> bool:
+def _is_one_of(value: Any, wanted: Any) -> bool:
     return value in wanted if isinstance(wanted, list) else value == wanted
 
 
-def _rest(m: Measurement, without: set[str]) -> dict[str, Any]:
+def _other_parameters(m: Measurement, without: set[str]) -> dict[str, Any]:
     return {name: value for name, value in m.parameters.items() if name not in without}
 
 
-def _place(m: Measurement) -> tuple[str, ...]:
+def _setup(m: Measurement) -> tuple[str, ...]:
     return (m.kind, m.machine, m.device, m.torch, m.source)
 
 
-def _where(m: Measurement) -> str:
+def _machine(m: Measurement) -> str:
     threads = f", {m.threads} threads" if m.threads and on_cpu(m) else ""
     return f"{m.machine}{threads}"
 
 
-def _one(
+def _data_point(
     m: Measurement, value: float, ends: tuple[float, float], what: str, weighed: bool
-) -> Found:
-    return Found(value, *ends, m.kind, what, _where(m), m.date, m.source, weighed, not on_cpu(m))
+) -> DataPoint:
+    return DataPoint(
+        value, *ends, m.kind, what, _machine(m), m.date, m.source, weighed, not on_cpu(m)
+    )
 
 
-def _named(m: Measurement, *without: str) -> str:
+def _description(m: Measurement, *without: str) -> str:
     """Name what was done: a published number by its own words, another by its experiment."""
     work = say(m.parameters.get("work") or m.experiment.replace("_", " "))
     rest = [name for name in m.parameters if name not in (*HIDDEN, *without)]
-    return ", ".join([work, *(_said(name, m) for name in rest)])
+    return ", ".join([work, *(_parameter(name, m) for name in rest)])
 
 
-def _said(name: str, m: Measurement) -> str:
+def _parameter(name: str, m: Measurement) -> str:
     """Say what a parameter was: ``"batch 64"``, ``"channels last"``, ``"pinned"``, ``"fp16"``."""
     value, words = m.parameters[name], say(name.replace("_", " "))
     if isinstance(value, bool):

@@ -15,10 +15,10 @@ from course_utils import evidence
 from course_utils.number_format import amount
 from course_utils.show import Bundle, table
 
-from .numbers import Found, Ratio, Value, numbers, on_cpu
+from .numbers import DataPoint, Ratio, Value, numbers, on_cpu
 
 FILE = Path(__file__).with_name("claims.yml")
-TOLD = ("group", "text", "document", "section", "verdict", "short")
+TRANSLATED = ("group", "text", "document", "section", "verdict", "short")
 """The fields of a claim that are shown in the reader's language."""
 WORDS = spoken("Holds", "Depends", "Not seen", "Open")
 """The verdicts, as `weigh` gives them."""
@@ -35,7 +35,7 @@ class Claim:
     memory, written, here and in the file, as the share saved; ``"images/s"``, ``"cores"``, ``"h"`` or
     ``"error"``. None is an open end. ``tolerance`` is the factor by which a number may miss the range and
     still count as inside. ``verdict`` may hold ``{least}``, ``{most}``, ``{range}``, ``{claimed}``, and how
-    many: ``{count}``, ``{inside}``; ``word`` must be what `weigh` finds. ``gpu`` says whether it is about one.
+    many: ``{count}``, ``{inside}``; ``word`` must be what `weigh` returns. ``gpu``: whether it is about one.
     """
 
     id: str
@@ -56,10 +56,10 @@ class Claim:
     gpu: bool = True
 
     @property
-    def found(self) -> list[Found]:
+    def points(self) -> list[DataPoint]:
         """The numbers that speak to it: recorded, modelled, published."""
         order = list(evidence.KINDS.values())
-        every = [found for number in self.numbers for found in number.found()]
+        every = [point for number in self.numbers for point in number.points()]
         return sorted(every, key=lambda f: (order.index(f.kind), not f.weighed))
 
     @property
@@ -89,7 +89,7 @@ class Claim:
     @property
     def claimed(self) -> str:
         """What was claimed, in words: ``"10 to 100×"``."""
-        return between(self.low, self.high, self.unit)
+        return format_range(self.low, self.high, self.unit)
 
     @property
     def sentence(self) -> str:
@@ -98,9 +98,9 @@ class Claim:
         if not values:
             return "No number yet." if "{" in self.verdict else self.verdict
         ends = {
-            "least": written(min(values), self.unit),
-            "most": written(max(values), self.unit),
-            "range": between(min(values), max(values), self.unit),
+            "least": formatted(min(values), self.unit),
+            "most": formatted(max(values), self.unit),
+            "range": format_range(min(values), max(values), self.unit),
             "count": len(values),
             "inside": sum(is_inside(self, value) for value in values),
         }
@@ -109,7 +109,7 @@ class Claim:
 
 def read(raw: dict[str, Any]) -> tuple[Claim, ...]:
     """Return the claims of a file like ``claims.yml``."""
-    found = []
+    claims = []
     for group, entries in raw["claims"].items():
         for entry in entries:
             low, high = entry.pop("claimed")
@@ -118,8 +118,8 @@ def read(raw: dict[str, Any]) -> tuple[Claim, ...]:
             entry["numbers"] = numbers(entry.get("numbers", ()))
             entry["document"] = raw["documents"][entry["document"]]
             one = Claim(**entry, group=group, low=low, high=high)
-            found.append(replace(one, **{name: say(getattr(one, name)) for name in TOLD}))
-    return tuple(found)
+            claims.append(replace(one, **{name: say(getattr(one, name)) for name in TRANSLATED}))
+    return tuple(claims)
 
 
 _RAW = yaml.safe_load(FILE.read_text(encoding="utf-8"))
@@ -127,9 +127,9 @@ ONLY_PUBLISHED = frozenset(_RAW["only_published"])
 CLAIMS = read(_RAW)
 
 
-def weighed(claim: Claim) -> list[Found]:
+def weighed(claim: Claim) -> list[DataPoint]:
     """Return the numbers that decide: recorded or published, and of the thing that was claimed."""
-    return [f for f in claim.found if f.weighed and f.kind != "modelled"]
+    return [f for f in claim.points if f.weighed and f.kind != "modelled"]
 
 
 def weigh(claim: Claim) -> str:
@@ -143,7 +143,10 @@ def weigh(claim: Claim) -> str:
 
 
 def is_inside(claim: Claim, value: float) -> bool:
-    """Return whether a number is within what was claimed, and the tolerance: of memory, in the share that is saved, as it is written."""
+    """Return whether a number is within what was claimed, and the tolerance.
+
+    Of memory it is the saved share that is compared, as it is written.
+    """
     low, high = claim.low, claim.high
     if claim.unit == MEMORY:
         value, low, high = (end and 1 - 1 / end for end in (value, low, high))
@@ -152,7 +155,7 @@ def is_inside(claim: Claim, value: float) -> bool:
     return above and below
 
 
-def written(value: float, unit: str) -> str:
+def formatted(value: float, unit: str) -> str:
     """Write a number in a claim's unit."""
     if unit == "×":
         return f"{value:.2g}×" if value < 10 else f"{value:,.0f}×"
@@ -164,25 +167,25 @@ def written(value: float, unit: str) -> str:
     return f"{round(value, min(digits, 0)):,.0f} {say(unit)}"
 
 
-def between(low: float | None, high: float | None, unit: str) -> str:
+def format_range(low: float | None, high: float | None, unit: str) -> str:
     """Write a range in a claim's unit: ``"1.5 to 2×"``."""
     if unit == ERROR and low is None:
         return "equal, up to rounding"
     if high is None:
-        return word("faster") if unit == "×" else f"at least {written(low, unit)}"
-    if written(low, unit) == written(high, unit):
-        return written(high, unit)
-    first = written(low, unit)
-    return f"{first.removesuffix('×').removesuffix(' %').removesuffix(f' {say(unit)}')} to {written(high, unit)}"
+        return word("faster") if unit == "×" else f"at least {formatted(low, unit)}"
+    if formatted(low, unit) == formatted(high, unit):
+        return formatted(high, unit)
+    first = formatted(low, unit).removesuffix("×").removesuffix(" %")
+    return f"{first.removesuffix(f' {say(unit)}')} to {formatted(high, unit)}"
 
 
 def card(claim: Claim) -> Bundle:
     """Return what `claim` shows: one row for each kind of number and each place; the page has them all."""
-    places = gathered(claim.found, *evidence.KINDS.values())
+    places = grouped(claim.points, *evidence.KINDS.values())
     rows = [
-        (number, kind_of(group[0]), group[0].where, what)
+        (number, kind_label(group[0]), group[0].where, what)
         for group in places
-        for number, what in [said_of(group, claim.unit)]
+        for number, what in [describe(group, claim.unit)]
     ]
     head = (word("Found"), word("Kind"), word("Where"), word("What"))
     text, page = table(head, rows, [group[0].kind for group in places]) if rows else ("", "")
@@ -190,7 +193,7 @@ def card(claim: Claim) -> Bundle:
     stop = word(". ")
     verdict = f"{say(claim.word)}{stop}{claim.sentence}"
     last = []
-    if len(weighed(claim)) < len(claim.found):
+    if len(weighed(claim)) < len(claim.points):
         last.append("The verdict counts no number that is modelled or related.")
     if claim.lacks_gpu:
         last.append(f"Not measured yet: needs a GPU. {claim.command}")
@@ -199,29 +202,30 @@ def card(claim: Claim) -> Bundle:
     return Bundle(
         text="\n".join(line for line in (title, verdict, text, *last) if line),
         html='<div style="border:1px solid #8888;border-radius:6px;padding:.5em 1em">'
-        f"<div>{html.escape(title)}</div><div><b>{say(claim.word)}{stop}</b>{html.escape(claim.sentence)}</div>"
+        f"<div>{html.escape(title)}</div>"
+        f"<div><b>{say(claim.word)}{stop}</b>{html.escape(claim.sentence)}</div>"
         f'{page}<div style="opacity:.8">{"<br>".join(map(html.escape, last))}</div></div>',
     )
 
 
-def gathered(found: Sequence[Found], *kinds: str) -> list[list[Found]]:
+def grouped(points: Sequence[DataPoint], *kinds: str) -> list[list[DataPoint]]:
     """Return the numbers, those of one place and one of the kinds together; without kinds, the modelled."""
-    places: dict[tuple[object, ...], list[Found]] = {}
-    for n, f in enumerate(found):
+    places: dict[tuple[object, ...], list[DataPoint]] = {}
+    for n, f in enumerate(points):
         place = f.where if f.kind in (kinds or ("modelled",)) else n
-        places.setdefault((kind_of(f), place), []).append(f)
+        places.setdefault((kind_label(f), place), []).append(f)
     return list(places.values())
 
 
-def said_of(group: Sequence[Found], unit: str) -> tuple[str, str]:
+def describe(group: Sequence[DataPoint], unit: str) -> tuple[str, str]:
     """Write the numbers of a group, from the least to the most, and what they are of."""
     values = [f.value for f in group]
     what = "; ".join(dict.fromkeys(f.what for f in group))
     if len(group) > 2:
         what = f"{len(group)} cases"
-    return between(min(values), max(values), unit), what
+    return format_range(min(values), max(values), unit), what
 
 
-def kind_of(found: Found) -> str:
+def kind_label(point: DataPoint) -> str:
     """Name the kind of a number; what is not weighed is called related."""
-    return say(found.kind) if found.weighed else f"{found.kind}, related"
+    return say(point.kind) if point.weighed else f"{point.kind}, related"

@@ -137,7 +137,7 @@ def _claims(root: Path) -> Iterator[Text]:
     """Yield what the claims say to a reader."""
     path = weighing.FILE.relative_to(ROOT).as_posix()
     for claim in weighing.read(yaml.safe_load((root / path).read_text(encoding="utf-8"))):
-        told = (getattr(claim, name) for name in weighing.TOLD)
+        told = (getattr(claim, name) for name in weighing.TRANSLATED)
         yield from (Text(text, path) for text in told if texts.reads_as_text(text))
 
 

@@ -21,7 +21,7 @@ import course_language
 from course_language import own_name
 from course_utils.cli.bootstrap import ROOT
 from tools.authoring import claims
-from tools.authoring.links import place, slug
+from tools.authoring.links import slug, translated_path
 from tools.authoring.translation import catalogues, code, prose
 
 _LINK = re.compile(
@@ -64,7 +64,7 @@ def relinked(
     A link to what is translated goes to the translation, any other to the file it went to. ``headings`` are the
     anchors of notebooks' headings, which have no other name.
     """
-    here = posixpath.dirname(place(path, language))
+    here = posixpath.dirname(translated_path(path, language))
 
     def there(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link[1]))
@@ -73,7 +73,7 @@ def relinked(
         end = link[2] or ""
         if target in known and target.endswith(".ipynb"):
             end = "#" * bool(end) + headings.get(end[1:], end[1:])
-        goal = place(target, language) if target in known else target
+        goal = translated_path(target, language) if target in known else target
         return posixpath.relpath(goal, here or ".") + "/" * link[1].endswith("/") + end
 
     parts = re.split(r"(?ms)(^ *```.*?^ *```)", text)  # a program's brackets are no link
@@ -87,7 +87,7 @@ def _addresses(text: str, home: str, language: str, known: Iterable[str]) -> str
     pattern = re.escape(home.removeprefix("https://github.com/")) + r"([\w./-]+)"
 
     def there(found: re.Match[str]) -> str:
-        path = place(found[1], language) if found[1] in known else found[1]
+        path = translated_path(found[1], language) if found[1] in known else found[1]
         return found[0].removesuffix(found[1]) + path
 
     return re.sub(pattern, there, text)
@@ -110,7 +110,7 @@ class _Edition:
         self.home = self.course.page("") if self.course.repository else ""
 
     def all(self) -> dict[str, str]:
-        return {place(path, self.language): self.one(path) for path in sorted(self.known)}
+        return {translated_path(path, self.language): self.one(path) for path in sorted(self.known)}
 
     def one(self, path: str) -> str:
         text = (ROOT / path).read_text(encoding="utf-8")
@@ -124,7 +124,9 @@ class _Edition:
 
     def markdown(self, path: str, text: str) -> str:
         text = relinked(text, path, self.language, self.known, self.headings)
-        english = posixpath.relpath(path, posixpath.dirname(place(path, self.language)) or ".")
+        english = posixpath.relpath(
+            path, posixpath.dirname(translated_path(path, self.language)) or "."
+        )
         text = re.sub(
             rf"\[{own_name(self.language)}\]\([^)]*\)", f"[{own_name('en')}]({english})", text
         )
