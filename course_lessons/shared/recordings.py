@@ -1,6 +1,6 @@
 """What real GPUs did: traces that others published, slimmed, each with its source.
 
-``python -m tools.records.slim_traces`` makes the files; ``index.json`` beside them says what each is.
+``index.json`` beside the files says what each is, and which figures the full file has.
 """
 
 from __future__ import annotations
