@@ -3,6 +3,7 @@
 import gc
 import itertools
 import os
+import re
 import sys
 import traceback
 from types import SimpleNamespace
@@ -41,6 +42,22 @@ LONGEST = (
 """The files with the longest tests, the longest first; then come the others, and in a stage of lessons those of
 `LESSONS`. Where two work, what comes last should be short, or one of them waits."""
 LESSONS = ("05", "10", "03", "04", "06", "07", "08", "01")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Give whole files to the workers, as ``--dist loadfile`` does, but of test_exercises.py lesson by lesson."""
+    if config.option.dist != "loadfile":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFileAndLesson(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file, _, test = nodeid.partition("::")
+            lesson = re.search(r"\[(\d\d)\.", test)
+            return file + lesson[1] if lesson and file.endswith("test_exercises.py") else file
+
+    return ByFileAndLesson(config, log)
 
 
 def pytest_collection_modifyitems(config, items):

@@ -24,7 +24,7 @@ WORKER = Path(__file__).with_name("ddp_worker.py")
     modelled=False,
 )
 def ddp_step(device: torch.device, ranks: int, batch: int) -> Mapping[str, Samples]:
-    """Train a network of three linear layers with DDP, ``batch`` rows a rank, each rank with a core or GPU of its own.
+    """Train three linear layers with DDP, ``batch`` rows a rank, each rank with its own core or GPU.
 
     Claimed: nothing by the seeds; they print such code, and do not run it.
     Refuted by: nothing. ``time without sending`` is that of the same step under ``no_sync()``.

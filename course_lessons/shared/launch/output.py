@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -112,18 +112,17 @@ class Output:
         """Take in what is new and return it; with ``to_end`` a line that was not finished, too."""
         before = len(self._lines)
         for node, folder in enumerate(self.folders):
-            for path in sorted(folder.glob("*/attempt_*/*/std*.log"), key=_standard_output_first):
+            logs = sorted(folder.glob("*/attempt_*/*/std*.log"))
+            logs.sort(key=lambda path: path.name == "stderr.log")  # standard output first
+            for path in logs:
                 rank = node * self.per_node + int(path.parent.name)
-                file = self._files.setdefault(
-                    path, _File(int(path.parent.parent.name.removeprefix("attempt_")))
-                )
-                texts = _new_lines(path, file, to_end)
+                attempt = int(path.parent.parent.name.removeprefix("attempt_"))
+                file = self._files.setdefault(path, _File(attempt))
+                for text in _new_lines(path, file, to_end):
+                    if not _NOISE.search(text):
+                        is_error = path.name == "stderr.log"
+                        self._lines.append(_Line(rank, file.attempt, text, is_error))
                 self.attempts = max(self.attempts, file.attempt + 1)
-                self._lines += [
-                    _Line(rank, file.attempt, text, path.name == "stderr.log")
-                    for text in texts
-                    if not _NOISE.search(text)
-                ]
         return [line.text for line in self._lines[before:] if not line.is_error]
 
     def shown(self, rank: int, attempt: int, *, failed: bool) -> list[str]:
@@ -165,8 +164,8 @@ class Output:
         if not found:
             return None
         first = min(found, key=lambda pair: pair[0])[1]
-        alike = [error.rank for _, error in found if _alike(error, first)]
-        return RankError(tuple(sorted(alike)), first.kind, first.message, first.trace)
+        alike = [error.rank for _, error in found if replace(error, ranks=first.ranks) == first]
+        return replace(first, ranks=tuple(sorted(alike)))
 
     def _traceback(self, rank: int, attempt: int) -> RankError | None:
         texts = [
@@ -235,10 +234,6 @@ def group(said: Sequence[Sequence[str]]) -> list[str]:
     return out
 
 
-def _standard_output_first(path: Path) -> tuple[bool, Path]:
-    return path.name == "stderr.log", path
-
-
 def _new_lines(path: Path, file: _File, to_end: bool) -> list[str]:
     try:
         with path.open("rb") as stream:
@@ -265,10 +260,6 @@ def _cut(lines: Sequence[str]) -> str:
             break
         kept.append(line)
     return _NATIVE_PLACE.sub("", "\n".join(kept).strip())
-
-
-def _alike(one: RankError, other: RankError) -> bool:
-    return (one.kind, one.message, one.trace) == (other.kind, other.message, other.trace)
 
 
 def _signal_name(number: int) -> str:

@@ -39,10 +39,8 @@ class Finished:
         The error that came first in the last attempt, if there was one.
     attempts
         How often the ranks were started.
-    command
-        What a learner would type in a terminal.
     stopped
-        Why the launch was ended from outside: ``"time limit"``, ``"port in use"``, or nothing.
+        Why the launch was ended from outside: ``"time limit"`` or nothing.
     """
 
     ok: bool
@@ -50,20 +48,18 @@ class Finished:
     seconds: float
     error: RankError | None
     attempts: int
-    command: str
     stopped: str = ""
 
 
 def run(
     script: str | os.PathLike[str],
     *arguments: str,
-    ranks: int | str = 2,
+    ranks: int = 2,
     seconds: float = 60.0,
     restarts: int = 0,
     nodes: int = 1,
     kill: Kill | None = None,
     environment: Mapping[str, str] | None = None,
-    port: int | None = None,
     quiet: bool = False,
 ) -> Finished:
     """Run a script as several processes with torchrun, on this machine, and show what they say.
@@ -77,19 +73,17 @@ def run(
     arguments
         What the script gets on its command line.
     ranks
-        Processes in all, the same number on each node; ``"auto"`` is one a GPU, two where there are fewer.
+        Processes in all, the same number on each node.
     seconds
         The time limit. A collective that not every rank calls would wait for ever.
     restarts
         How often torchrun may start all ranks again after one has failed.
     nodes
-        How many torchruns meet at ``port`` as those of as many machines would.
+        How many torchruns meet, as those of as many machines would.
     kill
         Kill a rank on purpose.
     environment
         Variables for the ranks, beside those of this process.
-    port
-        Where the torchruns meet; a free one by default.
     quiet
         Print nothing.
 
@@ -106,29 +100,23 @@ def run(
     --------
     >>> done = run("work/train.py", "--epochs", "2", ranks=2, seconds=60)
     """
-    script, count = Path(script), prepare.count_ranks(ranks)
-    prepare.check(script, count, seconds, restarts, nodes, kill, port)
-    prepare.check_pytorch(count)
-    say = _silent if quiet else print
-    own = [str(script), *map(str, arguments)]
-    if port is None and nodes > 1:
-        port = prepare.free_port()
-    options = prepare.options(count, nodes, restarts, port)
+    script = Path(script)
+    prepare.check(script, ranks, seconds, restarts, nodes, kill)
+    prepare.check_pytorch(ranks)
+    say = (lambda line: None) if quiet else print
+    words = [*prepare.options(ranks, nodes, restarts), str(script), *map(str, arguments)]
     environment = {name: str(value) for name, value in (environment or {}).items()}
     if restarts:
         # Else gloo finds the addresses of dead ranks in the store (pytorch/pytorch#135712).
         environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **environment}
     given = "".join(f"{name}={shlex.quote(value)} " for name, value in environment.items())
-    command = given + shlex.join(["torchrun", *options, *own])
+    command = given + shlex.join(["torchrun", *words])
     say(f"$ {command}" + (f"    # on each of {nodes} nodes" if nodes > 1 else ""))
-    if port is not None and prepare.is_busy(port):
-        say(f"Port {port} is in use on this machine: choose another one, or leave `port` out.")
-        return Finished(False, {}, 0.0, None, 0, command, "port in use")
 
     with tempfile.TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True) as folder:
-        launch = _Launch(Path(folder), script, count, nodes)
+        launch = _Launch(Path(folder), script, ranks, nodes)
         try:
-            launch.start([*options, *own], prepare.environment(count, folder, environment))
+            launch.start(words, prepare.environment(ranks, folder, environment))
             stopped = launch.wait(seconds, kill, quiet)
             left = launch.who_is_left() if stopped else []
         except KeyboardInterrupt:
@@ -147,8 +135,7 @@ def run(
             for line in left:
                 say(f"    {line}")
             say("A collective that not every rank calls waits for ever.")
-        attempts = launch.output.attempts
-        return Finished(ok, lines, launch.seconds, error, attempts, command, stopped)
+        return Finished(ok, lines, launch.seconds, error, launch.output.attempts, stopped)
 
 
 class _Launch:
@@ -281,7 +268,3 @@ def _last_line(logs: Sequence[Path]) -> str:
     texts = [log.read_text(encoding="utf-8", errors="replace").split("\n") for log in logs]
     said = [line.strip() for text in texts for line in text if line.strip()]
     return said[-1] if said else "it said nothing."
-
-
-def _silent(line: str) -> None:
-    pass
