@@ -39,14 +39,14 @@ LONGEST = (
     *("record", "cluster", "lesson06", "fidelity", "catch_up", "bundle", "notebook_form"),
     *("readme", "lesson07", "workshop", "home"),
 )
-"""The files with the longest tests, the longest first; then come the others, and in a stage of lessons those of
-`LESSONS`. Where two work, what comes last should be short, or one of them waits."""
+"""The files with the longest tests, the longest first; then come the others, and lessons as in `LESSONS`. Where two
+work, what comes last should be short, or one of them waits."""
 LESSONS = ("05", "10", "03", "04", "06", "07", "08", "01")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Give whole files to the workers, as ``--dist loadfile`` does, but of test_exercises.py lesson by lesson."""
+    """Give the workers whole files, as ``loadfile`` does, but test_exercises.py lesson by lesson."""
     if config.option.dist != "loadfile":
         return None
     from xdist.scheduler import LoadScopeScheduling
@@ -104,7 +104,7 @@ _NO_STACK = SimpleNamespace(**vars(traceback) | {"format_stack": list})
 
 
 def _seed_without_a_stack():
-    """``manual_seed`` notes for each kind of GPU that is not in use, should it be, where it was called: milliseconds."""
+    """``manual_seed`` notes the stack for each kind of GPU that is not in use: that takes milliseconds."""
     for name in ("torch.cuda", "torch.xpu", "torch.mtia"):
         if hasattr(sys.modules.get(name), "traceback"):
             sys.modules[name].traceback = _NO_STACK

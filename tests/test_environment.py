@@ -48,7 +48,7 @@ def test_an_editable_install_is_the_clone_itself(tmp_path):
     subprocess.run([*uv, "venv", "-q", "--python", sys.executable, tmp_path / "own"], check=True)
     install = [*uv, "pip", "install", "-q", "--no-deps", "--python", python, "--editable"]
     subprocess.run([*install, f"{ROOT}[test]"], check=True)
-    ask = "import course_utils as c, simgpu as s, tools as t; print(*[m.__file__ for m in (c, s, t)], sep='\\n')"
+    ask = "import course_utils as c, simgpu as s, tools as t\nfor m in c, s, t: print(m.__file__)"
     done = subprocess.run(
         [python, "-c", ask], cwd=tmp_path, check=True, capture_output=True, encoding="utf-8"
     )

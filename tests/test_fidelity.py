@@ -1,4 +1,4 @@
-"""The simulated device beside real ones: what is read and refused, what a row means, and how near the model is."""
+"""The simulated device beside real ones: what is read and refused, and how near the model is."""
 
 import contextlib
 import csv
@@ -130,8 +130,8 @@ A100 80GB PCIe: A100|NVIDIA A100-SXM4-80GB: A100|NVIDIA A100-PCIE-40GB: A100-40G
 a100_40gb: A100-40GB|H100 80GB HBM3: H100|H200 141GB: H200|NVIDIA B200 SXM: B200|rtx3090: RTX 3090
 1x 4090: RTX 4090|5090: RTX 5090|NVIDIA GeForce RTX 5090: RTX 5090"""
 CARDS = dict(entry.split(": ") for entry in re.split(r"[|\n]", CARDS))
-UNKNOWN = """H100 PCIe|NVIDIA GH200 SXM|1x A6000|pro6000maxq|NVIDIA L40S|NVIDIA T400|NVIDIA GeForce RTX 3090 Ti
-NVIDIA GeForce RTX 4090 D|Simulated NVIDIA T4|MI-250x"""
+UNKNOWN = """H100 PCIe|NVIDIA GH200 SXM|1x A6000|pro6000maxq|NVIDIA L40S|NVIDIA T400
+NVIDIA GeForce RTX 3090 Ti|NVIDIA GeForce RTX 4090 D|Simulated NVIDIA T4|MI-250x"""
 UNKNOWN = re.split(r"[|\n]", UNKNOWN)
 
 
@@ -258,10 +258,12 @@ SPAN, WORDS = (("head", "span"),), (("head", "words"), ("fused", True))
          Step("resnet18", 64, 224, "amp", channels_last=True), 64),
         (("train vit_tiny_patch16_224", TIMM + "amp_bf16-nchw-pt112-cu113-rtx3090"),
          Step("vit_tiny_patch16_224", 64, 224, "amp_bf16", "nesterov", options=(("fused", False),)), 64),
-        (("resnext101-32x4d inference", "batch=8", "fp32", "img/s"), Step("resnext101_32x4d", 8, 224, "fp32"), 8),
+        (("resnext101-32x4d inference", "batch=8", "fp32", "img/s"),
+         Step("resnext101_32x4d", 8, 224, "fp32"), 8),
         (("resnet50v1.5 inference", "batch=8", "amp", "ms"),
          Step("resnet50", 8, 224, "amp", channels_last=True), 1),
-        (("resnet50v1.5 training", "gpus=1", "tf32", "img/s"), Step("resnet50", 256, 224, "tf32", "momentum"), 256),
+        (("resnet50v1.5 training", "gpus=1", "tf32", "img/s"),
+         Step("resnet50", 256, 224, "tf32", "momentum"), 256),
         (("train resnet50", NVIDIA + "1; batch per GPU=1280", "amp fp16", "img/s"),
          Step("resnet50", 1280, 224, "amp", "momentum", scaled=True), 1280),
         (("train bert_base_squad", NVIDIA + "1; batch per GPU=24", "fp32/tf32 default"),
@@ -373,8 +375,8 @@ def test_what_a_row_says_that_cannot_be_modelled_is_named(more, reason):
     assert reason in hold(row(**more)).reason
 
 
-# Parameters, and products of one image of 224×224, in 10⁹ multiplications with their additions: of torchvision's
-# and timm's tables, of Hugging Face's models; of MPT, of llm-foundry's benchmarks.
+# Parameters, and 10⁹ multiply-adds of an image of 224×224, by the tables of torchvision, timm and llm-foundry
+# and by Hugging Face's models.
 MADE = """small_cnn 145_578 | wide_cnn 972_554 | resnet18 11_689_512 1.82 | resnet34 21_797_672
 resnet50 25_557_032 4.11 | resnet101 44_549_160 7.83 | resnext101_32x4d 44_177_704
 seresnext101_32x4d 48_955_416 | vgg16 138_357_544 15.47 | densenet121 7_978_856 2.87

@@ -45,7 +45,7 @@ def graph():
 
 def broken_contracts(folder: Path) -> str:
     """Return what import-linter says of the packages in a folder, or nothing where all is well."""
-    code = "import sys; sys.path.insert(0, '.'); from importlinter.cli import lint_imports_command as run; run()"
+    code = "import sys; sys.path.insert(0, '.'); import importlinter.cli as c; c.lint_imports_command()"
     call = [sys.executable, "-c", code, "--no-cache", "--config", str(ROOT / "pyproject.toml")]
     done = subprocess.run(call, cwd=folder, capture_output=True, text=True)
     return "" if done.returncode == 0 else done.stdout + done.stderr

@@ -147,7 +147,7 @@ def test_killed_at_twenty_random_moments(trainer, whole, tmp_path, capsys, recor
     dice = random.Random(20)
     same, torn, resumed = 0, 0, []
     kills = 0
-    # The moments are spread over a run, as long as it took before; where it takes longer now, some more come near its end.
+    # The moments are spread over a run as long as the first; where it takes longer, more come near its end.
     while kills < KILLS or (epochs(resumed) < {"0", "1", "2"} and kills < KILLS + 10):
         late = kills >= KILLS
         delay = 1.3 * duration if late else duration * (kills + dice.random()) / KILLS

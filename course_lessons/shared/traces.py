@@ -29,7 +29,7 @@ from simgpu.clock import Span
 from simgpu.hollow import Hollow
 
 RECORDED = content.recorded("trace_simulated_t4.json.gz")
-"""Two steps of each of five loops on the simulated T4, written by ``python -m tools.records.trace_of_loops``."""
+"""Two steps of each of five loops on the simulated T4, by ``python -m tools.records.trace_of_loops``."""
 
 
 LOADING = "load a batch"
@@ -137,7 +137,7 @@ def tracing_device(device: torch.device | str) -> torch.device:
 
 @functools.cache
 def _is_seen(device: str) -> bool:
-    """Whether the profiler sees a device: it starts, and silently sees none, where CUPTI is missing or forbidden."""
+    """Return whether the profiler sees a device: without CUPTI it starts, and silently sees none."""
     one = torch.zeros(1, device=device)
     return trace(lambda: one.add_(1), device).has_device
 
@@ -192,7 +192,7 @@ def trace(
 
 
 def step_seconds(step: Callable[[], object], device: torch.device) -> float:
-    """Return how long a training step takes: measured; on the simulated device modelled, of two steps without values."""
+    """Return how long a training step takes: measured; on the simulated device modelled, without values."""
     if device.type != "sim":
         return measure(step, device=device, min_seconds=0.05).median
     return trace(step, device, 2, values=False).seconds / 2

@@ -31,7 +31,7 @@ class Standing:
 
     @property
     def mark(self) -> str:
-        """``✓`` right at once, ``✓3`` at the third try, ``4?`` four tries and not yet, ``2!`` stopped with an error."""
+        """``✓`` right at once, ``✓3`` at the third try, ``4?`` four tries and not yet, ``2!`` an error."""
         if self.outcome == "right":
             return "✓" if self.tries == 1 else f"✓{self.tries}"
         return f"{self.tries}{'?' if self.outcome == 'not_yet' else '!'}"
@@ -108,7 +108,7 @@ class Classroom:
         return sorted(pairs, key=lambda pair: -pair[2].tries)
 
     def misconceptions(self, most: int = 3) -> list[Misconception]:
-        """Return the commonest diagnoses: the exercises' own first, by how many learners met them, then by how often."""
+        """Return the commonest diagnoses: the exercises' own first, then by learners, then by times."""
         met: dict[tuple[str, str], list[str]] = {}
         for learner in self.learners:
             for attempt in learner.attempts:
@@ -137,8 +137,8 @@ def collect(folder: Path, names: Mapping[str, str] | None = None) -> Classroom:
     Parameters
     ----------
     folder
-        Hand-in files ``*.json``, also in folders; or a folder a learner with a ``progress.jsonl`` in it, as home
-        folders on a server are. Of several files of one name the newest counts.
+        Hand-in files ``*.json``, also in folders; or a folder a learner with a ``progress.jsonl`` in it, as
+        home folders on a server are. Of several files of one name the newest counts.
     names
         From the name in a file to the name to show. Where it is given, it is also the list of who
         should be there: a file of anybody else is left out.

@@ -1,4 +1,4 @@
-"""`test --changed`: the tests of the files that differ from the main branch, for the loop of a contributor."""
+"""`test --changed`: the tests of the files that differ from the main branch."""
 
 from __future__ import annotations
 

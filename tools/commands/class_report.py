@@ -122,7 +122,8 @@ _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 70em; margin: 1.5em auto; padding: 0 1em; }
 .wide { overflow-x: auto; } td, th { padding: .1em .6em; text-align: center; } .row { text-align: left; }
-td { color: #000; } .first { background: #5fb59a; } .later { background: #bfe3d6; } .untried { background: #e5e5e0; }
+td { color: #000; } .first { background: #5fb59a; } .later { background: #bfe3d6; }
+.untried { background: #e5e5e0; }
 .not_yet { background: #f0c666; } .raised { background: #e59a8a; }
 li { margin: .3em 0; } h1 { font-size: 1.4em; } h2 { font-size: 1.1em; }
 </style></head><body>

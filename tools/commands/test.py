@@ -98,7 +98,7 @@ TRANSLATED = "colab"
 
 
 def _changed(root: Path) -> tuple[Stage, ...]:
-    """Return the stages of `--changed`: ruff, the tests of what changed, and the checks of changed exercises."""
+    """Return the stages of `--changed`: ruff, tests of what changed, and checks of changed exercises."""
     changed = changed_files(root)
     if not changed:
         raise SetupError("Nothing differs from the main branch: there is nothing to test.")

@@ -29,8 +29,8 @@ _OWN = {"fp32": "strict", "tf32": "tf32", "fp16": "amp", "bf16": "amp_bf16"}
 def own_step(row: Row) -> Reading:
     """``step:NETWORK`` with ``batch=8 size=224 mode=momentum``, where 16 bits mean autocast.
 
-    ``mode`` is a `Step`'s; ``channels_last=True`` and ``fused=True`` may stand beside it, and ``images=100`` where
-    the time is of so many. A rate counts samples, or the tokens of a text.
+    ``mode`` is a `Step`'s; ``channels_last=True`` and ``fused=True`` may stand beside it, and
+    ``images=100`` where the time is of so many. A rate counts samples, or the tokens of a text.
     """
     known = dict(re.findall(r"(\w+)=(\w+)", row.params))
     mode, dtype, unit = known.get("mode", ""), row.dtype, unit_of(row)
@@ -140,8 +140,8 @@ _IMAGES: dict[str, tuple[str, tuple[tuple[str, object], ...]]] = {
 def hugging_face(row: Row) -> Reading:
     """BERT with a score for every word; and images, attention by hand and in three products.
 
-    BERT is trained on the sum of its scores. Its inference is of writing on, one word after the other, each time
-    with the whole text: the last pass has the most memory.
+    BERT is trained on the sum of its scores. Its inference is of writing on, one word after the other, each
+    time with the whole text: the last pass has the most memory.
     """
     if "compile default" in row.params:
         raise Unsupported(COMPILED)
@@ -237,8 +237,8 @@ def book(row: Row) -> Reading:
 def llm_foundry(row: Row) -> Reading:
     """MPT on the cards of one machine that share its weights: what one of them computes.
 
-    The optimiser is left out, because each card does its own share once in many batches, and so is the exchange
-    among the cards.
+    The optimiser is left out, because each card does its own share once in many batches, and so is the
+    exchange among the cards.
     """
     if row.metric != "throughput":
         raise Unsupported("the same run's tokens a second say it as well")

@@ -10,7 +10,7 @@ import torch
 
 
 class Calls(NamedTuple):
-    """One call of an operator, by a name and sizes of ``operators.CALLS``, or of the few that PyTorch makes of it.
+    """One call of an operator, by a name and sizes of ``operators.CALLS``.
 
     ``looped`` says that it was called again and again, so that a launch hides behind the kernel before it.
     """
@@ -46,9 +46,9 @@ class Step(NamedTuple):
     network, batch, size
         A key of ``networks.NETWORKS``; how many samples; pixels a side, or tokens.
     precision
-        ``"fp32"``, ``"tf32"``; ``"amp"`` and ``"amp_bf16"`` for autocast; ``"fp16"`` and ``"bf16"`` for weights of
-        that dtype. With ``"fp32"`` convolutions may use TF32 and products may not, as in PyTorch; with
-        ``"strict"`` neither may.
+        ``"fp32"``, ``"tf32"``; ``"amp"`` and ``"amp_bf16"`` for autocast; ``"fp16"`` and ``"bf16"`` for
+        weights of that dtype. With ``"fp32"`` convolutions may use TF32 and products may not, as in
+        PyTorch; with ``"strict"`` neither may.
     mode
         ``"infer"``, or how it is trained: a key of ``stepping.OPTIMIZERS``, or ``"backward"``.
     channels_last, scaled, traced

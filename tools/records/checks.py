@@ -150,7 +150,7 @@ ANY_CHIP = Ceiling(
 """For chips the course has no figures of, newer ones too: it stops a wrong unit, not a small mistake."""
 
 CYCLES, FLOPS_A_CYCLE, MATRIX_FLOPS_A_CYCLE = 6e9, 64, 2048
-"""The most of a CPU core: 6 GHz; two AVX-512 units of 16 float32 multiply-adds; an AMX unit of 1024 in bfloat16."""
+"""The most of a CPU core: 6 GHz; two AVX-512 units of 16 multiply-adds; an AMX unit of 1024 in bfloat16."""
 
 CACHE = 256e6
 """Work that moves fewer bytes may be served by a GPU's cache, which is faster than its memory."""

@@ -1,12 +1,12 @@
 """Fit the simulated device's model to measurements: ``python -m tools.records.fit_simgpu FILE…``.
 
-The files are those that ``python -m tools.fidelity`` reads. Rows that are held out for judging the model (see
-`tools.fidelity.table.held_out`) are not used, and of the others each card and kind of work has the same weight.
-Prints the figures to write into ``profiles.json``, and the distance between modelled and measured before and
-after; ``python -m tools.fidelity --part held-out`` judges the result.
+The files are those that ``python -m tools.fidelity`` reads. Rows that are held out for judging the model
+(see `tools.fidelity.table.held_out`) are not used, and of the others each card and kind of work has the
+same weight. Prints the figures to write into ``profiles.json``, and the distance between modelled and
+measured before and after; ``python -m tools.fidelity --part held-out`` judges the result.
 
-Coordinate descent: one figure at a time is made a little larger or smaller, and kept where the rows that depend
-on it come nearer. The distance is the mean of |log(modelled / measured)|, at most 1 for a row.
+Coordinate descent: one figure at a time is made a little larger or smaller, and kept where the rows that
+depend on it come nearer. The distance is the mean of |log(modelled / measured)|, at most 1 for a row.
 """
 
 from __future__ import annotations

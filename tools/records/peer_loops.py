@@ -29,7 +29,7 @@ WARM_UP, STEPS, BATCH, RATE, ROUNDS = 20, 600, 64, 5e-3, 5
 
 
 class Job:
-    """What a loop trains: network, one pass of batches, optimizer and schedule; ``tick`` follows each step."""
+    """What a loop trains: network, one pass of batches, optimizer, schedule; ``tick`` follows each step."""
 
     def __init__(self, device: torch.device) -> None:
         generator = torch.Generator().manual_seed(0)

@@ -1,4 +1,4 @@
-"""A file of records as the table that ``python -m tools.fidelity`` reads: one row a time or a peak of memory."""
+"""Writes a file of records as a table for ``python -m tools.fidelity``: a row a time or a peak of memory."""
 
 from __future__ import annotations
 
