@@ -180,35 +180,30 @@ def test_an_accuracy_outside_0_to_1_is_refused(tmp_path, figures):
 def test_what_is_no_number_is_refused(tmp_path, word):
     path = write(tmp_path, result(q3=77.25))
     path.write_text(path.read_text(encoding="utf-8").replace("77.25", word), encoding="utf-8")
-    with pytest.raises(
-        RecordError, match=r"machine_t4\.json.*(not whole JSON|not a finite number)"
-    ):
+    with pytest.raises(RecordError, match=r"machine_t4\.json.*(not whole JSON|not a finite)"):
         checks.checked(path)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("data", "says"),
     [
-        ("{", "not whole JSON"),
-        ("[]", "does not say its schema"),
-        ('{"schema": 1}', "says schema 1, and this copy of the course reads schema 2"),
-        ('{"schema": 2}', "is a required property"),
+        (b"{", "not whole JSON"),
+        (b"[]", "does not say its schema"),
+        (b'{"schema": 1}', "says schema 1, and this copy of the course reads schema 2"),
+        (b'{"schema": 2}', "is a required property"),
+        (b"\xff\xfe\xfa", "not text"),
+        (None, "cannot be read: "),
     ],
 )
-def test_a_file_that_is_no_record_is_refused_by_its_name(tmp_path, text, says):
+def test_a_file_that_is_no_record_is_refused_by_its_name(tmp_path, data, says):
     path = tmp_path / "machine_x.json"
-    path.write_text(text, encoding="utf-8")
+    if data is not None:
+        path.write_bytes(data)
     with pytest.raises(RecordError, match=r"^machine_x\.json") as caught:
         checks.checked(path)
-    assert says in str(caught.value) and "anew" in str(caught.value)
-
-
-def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path):
-    with pytest.raises(RecordError, match=r"^machine_x\.json cannot be read: "):
-        checks.checked(tmp_path / "machine_x.json")
-    (tmp_path / "machine_x.json").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(RecordError, match=r"^machine_x\.json cannot be used, .* not text"):
-        checks.checked(tmp_path / "machine_x.json")
+    assert says in str(caught.value)
+    if data and data.isascii():
+        assert "anew" in str(caught.value)
 
 
 @pytest.mark.parametrize(

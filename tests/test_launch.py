@@ -414,9 +414,9 @@ def test_the_error_that_came_first_is_found(files, errors, codes, sentence):
 
 def test_what_an_error_made_a_rank_say_is_left_out_only_where_one_failed(files):
     output = files("a warning\n" + LOST, OWN, said="[Gloo] Rank 0 is connected\nhello\n")
-    assert output.shown(0, 0, failed=True) == ["hello", "a warning"]
-    assert len(output.shown(0, 0, failed=False)) == 7
-    assert output.shown(1, 0, failed=True) == ["hello"]
+    assert output.lines(0, 0, failed=True) == ["hello", "a warning"]
+    assert len(output.lines(0, 0, failed=False)) == 7
+    assert output.lines(1, 0, failed=True) == ["hello"]
 
 
 def test_torchruns_report_is_read(tmp_path):

@@ -68,11 +68,6 @@ def results(folder):
     return content(folder)["results"]
 
 
-def found_for(experiment, parameters=None, device=CPU):
-    ((_, found),) = run_points([Point(experiment, parameters or {}, device)])
-    return found
-
-
 def well(device):
     """Wait."""
     return lambda: None
@@ -208,9 +203,8 @@ def test_a_point_that_takes_too_long_ends_its_sweep_but_not_another(define, tmp_
 
 
 def test_a_call_is_limited_by_what_the_experiment_says(define):
-    assert found_for(define(sizes, longest=-1.0), SWEEP[0]).reason.startswith(
-        "one call takes 0.0 s"
-    )
+    ((_, outcome),) = run_points([Point(define(sizes, longest=-1.0), SWEEP[0], CPU)])
+    assert outcome.reason.startswith("one call takes 0.0 s")
 
 
 @pytest.mark.parametrize(
@@ -304,9 +298,17 @@ def test_a_place_that_cannot_be_written_is_refused_before_measuring(tmp_path, mo
     assert "--output" in capsys.readouterr().err
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path, capsys):
+def test_an_unknown_name_is_answered_with_the_known_ones_and_list_measures_nothing(
+    tmp_path, capsys
+):
     assert run("--only", "matmull", "--output", tmp_path) == 2
     assert "matmul, add, copy, launch" in capsys.readouterr().err
+    assert run("--list", "--output", tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[::2]] == list(records.EXPERIMENTS)
+    points = len(records.EXPERIMENTS["matmul"].sweep)
+    assert f"{points} points; about {points} s a device" in lines[0]
+    assert lines[1].strip().startswith("Multiply two float32 matrices")
     assert not list(tmp_path.iterdir())
 
 
@@ -326,16 +328,6 @@ def test_check_says_what_is_wrong_with_a_colleagues_file(tmp_path, capsys):
     assert "machine_bad.json, result 1 (launch, time): n: 0 is less" in said
     assert "machine_strange.json: this copy of the course has no experiment lunch." in said
     assert "nowhere.json cannot be read" in said
-
-
-def test_list_says_what_is_measured_and_measures_nothing(tmp_path, capsys):
-    assert run("--list", "--output", tmp_path) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[::2]] == list(records.EXPERIMENTS)
-    points = len(records.EXPERIMENTS["matmul"].sweep)
-    assert f"{points} points; about {points} s a device" in lines[0]
-    assert lines[1].strip().startswith("Multiply two float32 matrices")
-    assert not list(tmp_path.iterdir())
 
 
 # --- as a table for tools.fidelity ---
@@ -467,10 +459,8 @@ def test_memory_is_empty_before_each_point(define, sim):
         return lambda: x.add_(1)
 
     experiment = define(filling, sweep=[{"size": 2**20}, {"size": 2**19}])
-    found = dict(
-        (point.parameters["size"], measured)
-        for point, measured in run_points(records.points([experiment], [sim]))
-    )
+    points = records.points([experiment], [sim])
+    found = {point.parameters["size"]: measured for point, measured in run_points(points)}
     assert seen[1] <= seen[0]
     peaks = [next(m.median for m in found[n] if m.unit == "B") for n in (2**20, 2**19)]
     assert peaks[0] - peaks[1] == 2**19 * 4
@@ -498,30 +488,22 @@ def test_two_experiments_of_one_name_are_refused(define):
         define(sizes)
 
 
-EVERY = records.EXPERIMENTS.values()
-
-
-@pytest.mark.parametrize("experiment", EVERY, ids=lambda experiment: experiment.name)
-def test_an_experiment_says_what_is_claimed_and_what_would_refute_it(experiment):
+@pytest.mark.parametrize("experiment", records.EXPERIMENTS.values(), ids=lambda each: each.name)
+def test_an_experiment_says_what_it_tests_and_its_sweep_rises(experiment):
     doc = inspect.getdoc(experiment.prepare)
     assert experiment.about.endswith((".", ":"))
     claimed, refuted = doc.find("\nClaimed: "), doc.find("\nRefuted by: ")
     assert 0 < claimed < refuted and doc.endswith(".")
-
-
-@pytest.mark.parametrize("experiment", EVERY, ids=lambda experiment: experiment.name)
-def test_a_sweep_rises_fits_its_function_and_contains_its_quick_part(experiment):
-    assert all(experiment.takes(parameters) for parameters in experiment.sweep)
     assert not experiment.takes({**experiment.sweep[0], "no such": 1})
     assert all(parameters in experiment.sweep for parameters in experiment.quick)
     points = records.points([experiment], [CPU])
     for i, earlier in enumerate(points):
         assert not any(earlier.beyond(later) for later in points[i + 1 :])
     for parameters in experiment.sweep:
+        assert experiment.takes(parameters)
         assert all(rate(parameters) > 0 for rate in (experiment.flops, experiment.bytes) if rate)
 
 
-@pytest.mark.slow
 def test_record_from_end_to_end_on_the_command_line(tmp_path):
     def call(*words):
         command = [sys.executable, "-m", "course_utils", "record", *map(str, words)]

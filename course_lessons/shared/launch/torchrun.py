@@ -32,7 +32,7 @@ class Finished:
     ok
         Whether every rank ended without an error, in the last attempt.
     lines
-        What each rank said, in its order; all attempts one after the other.
+        What each rank printed, by rank; all attempts one after the other.
     seconds
         From start to end, as the clock on the wall has it.
     error
@@ -118,16 +118,16 @@ def run(
         try:
             launch.start(words, prepare.environment(ranks, folder, environment))
             stopped = launch.wait(seconds, kill, quiet)
-            left = launch.who_is_left() if stopped else []
+            left = launch.ranks_left() if stopped else []
         except KeyboardInterrupt:
             launch.end()
-            launch.tell(say, failed=False)
+            launch.show_output(say, failed=False)
             say("Interrupted: all ranks were stopped.")
             raise
         finally:
             launch.end()
         ok = not stopped and all(agent.returncode == 0 for agent in launch.agents)
-        lines, error = launch.tell(say, failed=not ok and not stopped)
+        lines, error = launch.show_output(say, failed=not ok and not stopped)
         if kill and not launch.killed:
             say(f"No rank said {kill.after!r}, so none was killed.")
         if stopped:
@@ -215,46 +215,47 @@ class _Launch:
             progress.refresh()
             self.progress = text
 
-    def who_is_left(self) -> list[str]:
-        """Say which ranks still run, and what each said last."""
+    def ranks_left(self) -> list[str]:
+        """Return a line for each rank: whether it still runs, and what it printed last."""
         alive = processes.ranks(self.mark)
         self.output.read(to_end=True)
-        out = []
+        report = []
         for rank in self.output.ranks:
-            said = self.output.shown(rank, self.output.attempts - 1, failed=False)
+            lines = self.output.lines(rank, self.output.attempts - 1, failed=False)
             state = "still ran" if rank in alive else "had ended"
-            out.append(f"rank {rank} {state}; it said {f'last: {said[-1]}' if said else 'nothing'}")
-        return out
+            last = f"last: {lines[-1]}" if lines else "nothing"
+            report.append(f"rank {rank} {state}; it said {last}")
+        return report
 
     def end(self) -> None:
-        """End what still runs."""
+        """End all processes that still run."""
         processes.end_all(self.agents, self.mark)
 
-    def tell(
+    def show_output(
         self, say: Callable[[str], None], *, failed: bool
     ) -> tuple[dict[int, list[str]], RankError | None]:
-        """Show what was said and what went wrong in each attempt; return the lines and the last error."""
+        """Print the output and the error of each attempt; return the lines by rank and the last error."""
         output, error = self.output, None
         output.read(to_end=True)
         codes = exits(self.logs, output.per_node)
         lines: dict[int, list[str]] = {rank: [] for rank in output.ranks}
         for attempt in range(output.attempts):
             again = attempt < output.attempts - 1
-            said = [output.shown(rank, attempt, failed=failed or again) for rank in output.ranks]
-            for rank, own in enumerate(said):
-                lines[rank] += own
-            for line in group(said):
+            by_rank = [output.lines(rank, attempt, failed=failed or again) for rank in lines]
+            for rank, of_attempt in enumerate(by_rank):
+                lines[rank] += of_attempt
+            for line in group(by_rank):
                 say(line)
             error = output.error(attempt, codes.get(attempt, {})) if failed or again else None
             if error:
-                self._tell_error(say, error)
+                self._show_error(say, error)
             elif failed and not again:
                 say(f"torchrun itself stopped: {_last_line(self.logs)}")
             if again:
                 say(f"torchrun started all ranks again: attempt {attempt + 2}.")
         return lines, error
 
-    def _tell_error(self, say: Callable[[str], None], error: RankError) -> None:
+    def _show_error(self, say: Callable[[str], None], error: RankError) -> None:
         say(str(error))
         for line in error.trace:
             say(f"    {line}")
@@ -266,5 +267,5 @@ class _Launch:
 
 def _last_line(logs: Sequence[Path]) -> str:
     texts = [log.read_text(encoding="utf-8", errors="replace").split("\n") for log in logs]
-    said = [line.strip() for text in texts for line in text if line.strip()]
-    return said[-1] if said else "it said nothing."
+    lines = [line.strip() for text in texts for line in text if line.strip()]
+    return lines[-1] if lines else "it said nothing."
