@@ -63,8 +63,8 @@ class Recording:
 @cache
 def index() -> dict[str, dict[str, Any]]:
     """Return what is known of each recording, and its full file's figures."""
-    found: dict[str, dict[str, Any]] = json.loads((FOLDER / "index.json").read_text("utf-8"))
-    return found
+    entries: dict[str, dict[str, Any]] = json.loads((FOLDER / "index.json").read_text("utf-8"))
+    return entries
 
 
 @cache

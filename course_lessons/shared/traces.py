@@ -186,9 +186,9 @@ def trace(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         seen.export_chrome_trace(str(path))
-        found = read(path)
-        found.steps = found.steps[-1:]
-        return found.whole_steps()
+        whole = read(path)
+        whole.steps = whole.steps[-1:]
+        return whole.whole_steps()
 
 
 def step_seconds(step: Callable[[], object], device: torch.device) -> float:
@@ -262,14 +262,14 @@ def _threads(events: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, Any], tuple
             processes[event["pid"]] = event["args"]["name"]
         elif event.get("ph") == "M" and event["name"] == "thread_name":
             threads[event["pid"], event.get("tid")] = event["args"]["name"]
-    found = {}
+    lanes = {}
     for (pid, tid), thread in threads.items():
         owner = processes.get(pid, "")
         if not owner.endswith("(modelled)"):
             continue
-        name, _, place = owner.removesuffix("(modelled)").strip().rpartition(": ")
-        found[pid, tid] = (name, "host" if place == "host" else f"{place} {thread}")
-    return found
+        name, _, side = owner.removesuffix("(modelled)").strip().rpartition(": ")
+        lanes[pid, tid] = (name, "host" if side == "host" else f"{side} {thread}")
+    return lanes
 
 
 def _simulated(events: Iterable[Mapping[str, Any]], name: str | None) -> Iterator[Span]:

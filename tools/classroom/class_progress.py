@@ -114,8 +114,8 @@ class Classroom:
             for attempt in learner.attempts:
                 if attempt.outcome == "not_yet":
                     met.setdefault((attempt.exercise, attempt.diagnosis), []).append(learner.name)
-        found = [
-            Misconception(*key, tuple(dict.fromkeys(names)), len(names), _told(*key))
+        diagnoses = [
+            Misconception(*key, tuple(dict.fromkeys(names)), len(names), _text_of(*key))
             for key, names in met.items()
         ]
 
@@ -123,10 +123,10 @@ class Classroom:
             of_form = one.diagnosis not in known()[one.exercise].diagnoses
             return of_form, -len(one.learners), -one.times, one.exercise
 
-        return sorted(found, key=order)[:most]
+        return sorted(diagnoses, key=order)[:most]
 
 
-def _told(exercise: str, diagnosis: str) -> str:
+def _text_of(exercise: str, diagnosis: str) -> str:
     """Return what a learner reads who meets this diagnosis. An older course may have had others."""
     return known()[exercise].diagnoses.get(diagnosis) or COMMON.get(diagnosis, "")
 
@@ -147,7 +147,7 @@ def collect(folder: Path, names: Mapping[str, str] | None = None) -> Classroom:
     newest: dict[str, tuple[datetime, list[object]]] = {}
     for path in _files(folder):
         try:
-            name, made, entries = _read(path, folder)
+            name, time, entries = _read(path, folder)
             if names is not None and name not in names:
                 raise FileError(f"{name} is not on the list of names")
             _attempts(entries)
@@ -155,7 +155,7 @@ def collect(folder: Path, names: Mapping[str, str] | None = None) -> Classroom:
             room.left_out.append((clean(path.relative_to(folder).as_posix()), str(reason)))
         else:
             newest[name] = max(
-                newest.get(name, (made, entries)), (made, entries), key=lambda of: of[0]
+                newest.get(name, (time, entries)), (time, entries), key=lambda file: file[0]
             )
     shown = names or {name: name for name in newest}
     for name in sorted(newest, key=lambda name: shown[name]):
@@ -185,8 +185,8 @@ def read_names(path: Path) -> dict[str, str]:
 def _files(folder: Path) -> list[Path]:
     """Find hand-ins and progress files, here and in one folder a learner; links are not followed."""
     forms = ("*.json", "*/*.json", f"*/{RAW}", f"*/.pytorch-gpu-course/{RAW}")
-    found = sorted({path for form in forms for path in folder.glob(form)})
-    return [path for path in found if not path.is_symlink()]
+    paths = sorted({path for form in forms for path in folder.glob(form)})
+    return [path for path in paths if not path.is_symlink()]
 
 
 def _read(path: Path, folder: Path) -> tuple[str, datetime, list[object]]:
@@ -215,10 +215,10 @@ def _read(path: Path, folder: Path) -> tuple[str, datetime, list[object]]:
     if not isinstance(name, str) or not good_name(name) or not isinstance(entries, list):
         raise FileError("its name or its list of answers is missing")
     try:
-        made = datetime.fromisoformat(str(raw.get("made")))
+        time = datetime.fromisoformat(str(raw.get("made")))
     except ValueError:
         raise FileError("it has no date") from None
-    return name, made if made.tzinfo else made.replace(tzinfo=timezone.utc), entries
+    return name, time if time.tzinfo else time.replace(tzinfo=timezone.utc), entries
 
 
 def _entry(line: str) -> object:

@@ -131,8 +131,8 @@ li { margin: .3em 0; } h1 { font-size: 1.4em; } h2 { font-size: 1.1em; }
 
 
 def _marks(learners: Sequence[Learner], exercise: Exercise) -> list[str]:
-    found = [one.on(exercise.id) for one in learners]
-    return [standing.mark if standing else "·" for standing in found]
+    standings = [one.on(exercise.id) for one in learners]
+    return [standing.mark if standing else "·" for standing in standings]
 
 
 def _cell(standing: Standing | None) -> str:
@@ -156,22 +156,22 @@ def _marked(line: str) -> str:
 
 
 def _misconceptions(room: Classroom) -> list[str]:
-    found = [
+    lines = [
         f"- {one.exercise}, {one.diagnosis}: {len(one.learners)} of {len(room.learners)} learners, "
         f"seen {one.times} {'time' if one.times == 1 else 'times'}. {one.text}"
         for one in room.misconceptions()
     ]
-    return found or ["- none yet"]
+    return lines or ["- none yet"]
 
 
 def _stuck(room: Classroom) -> list[str]:
-    found = [
+    lines = [
         f"- {learner.name}: {exercise}, {standing.tries} "
         f"{'try' if standing.tries == 1 else 'tries'}, the last: {standing.diagnosis}"
         for learner, exercise, standing in room.stuck()
     ]
-    more = len(found) - MOST_STUCK
-    shown = found[:MOST_STUCK] + ([f"- and {more} more"] if more > 0 else [])
+    more = len(lines) - MOST_STUCK
+    shown = lines[:MOST_STUCK] + ([f"- and {more} more"] if more > 0 else [])
     return shown or ["- nobody"]
 
 

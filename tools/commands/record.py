@@ -100,8 +100,8 @@ def main(args: argparse.Namespace) -> int:
     except evidence.RecordError as error:
         return refuse(f"{error} The file was not touched.", 1)
     except OSError as error:
-        said = f"{path} cannot be written ({error.strerror}): name another place"
-        return refuse(f"{said} with --output FOLDER.", 1)
+        sentence = f"{path} cannot be written ({error.strerror}): name another place"
+        return refuse(f"{sentence} with --output FOLDER.", 1)
 
 
 def _record(
@@ -145,12 +145,12 @@ def _run(todo: Sequence[Point], record: Record) -> bool:
     left_out: list[tuple[Point, records.LeftOut]] = []
     progress = bar(total=len(todo), desc=str(todo[0]), bar_format=LINE)
     start = perf_counter()
-    for done, (point, found) in enumerate(records.run_points(todo), start=1):
-        if isinstance(found, records.LeftOut):
-            left_out.append((point, found))
+    for done, (point, outcome) in enumerate(records.run_points(todo), start=1):
+        if isinstance(outcome, records.LeftOut):
+            left_out.append((point, outcome))
         else:
             try:
-                record.add(point, found)
+                record.add(point, outcome)
             except RecordError as error:
                 left_out.append((point, records.LeftOut(str(error), failed=True)))
         pace = (perf_counter() - start) / _guess(todo[:done])

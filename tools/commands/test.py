@@ -244,10 +244,10 @@ def _count(report: Path) -> Counter[str]:
     """Sum up a JUnit report; empty where pytest stopped before it wrote one."""
     if not report.is_file():
         return Counter()
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for suite in ET.parse(report).getroot().iter("testsuite"):
         for name in ("tests", "failures", "errors", "skipped"):
-            found[name] += int(suite.get(name, 0))
-    failed = found["failures"] + found["errors"]
-    passed = max(found["tests"] - failed - found["skipped"], 0)
-    return Counter(tests=found["tests"], passed=passed, failed=failed, skipped=found["skipped"])
+            counts[name] += int(suite.get(name, 0))
+    failed = counts["failures"] + counts["errors"]
+    passed = max(counts["tests"] - failed - counts["skipped"], 0)
+    return Counter(tests=counts["tests"], passed=passed, failed=failed, skipped=counts["skipped"])

@@ -106,13 +106,13 @@ def hold(row: Row) -> Found | LeftOut:
         meaning, profile = interpret(row), profile_of(row.hardware)
         quantity, real = measured(row, meaning.amount)
         if isinstance(meaning.workload, Step):
-            found = run(meaning.workload, profile)
+            modelled = run(meaning.workload, profile)
         else:
             seconds = seconds_of(meaning.workload, profiles.load(profile), meaning.host)
-            found = {"seconds": seconds}
+            modelled = {"seconds": seconds}
     except Unsupported as reason:
         return LeftOut(row, str(reason))
-    figure = found.get(meaning.meter if quantity == "bytes" else quantity)
+    figure = modelled.get(meaning.meter if quantity == "bytes" else quantity)
     if figure is None:
         return LeftOut(row, "its memory is not modelled")
     return Found(row, meaning, profile, quantity, real, figure)

@@ -173,8 +173,8 @@ def deepbench(row: Row) -> Reading:
 
 def rate_of_product(row: Row) -> Reading:
     """Say how long a product takes whose FLOP/s were measured: cublasLt, mamf."""
-    found = re.search(r"MxNxK=(\d+)x(\d+)x(\d+)", row.params)
-    m, n, k = map(int, found.groups()) if found else field(row, "m n k")
+    sizes = re.search(r"MxNxK=(\d+)x(\d+)x(\d+)", row.params)
+    m, n, k = map(int, sizes.groups()) if sizes else field(row, "m n k")
     return _call(row, "mm", m, n, k, amount=2 * m * n * k)
 
 

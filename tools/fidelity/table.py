@@ -154,8 +154,8 @@ def dtype_of(row: Row) -> str:
 
 def field(row: Row, names: str) -> list[int]:
     """Return the numbers that a row's parameters name, as in ``m=1024 n=768`` or ``B1 M226 K(out)5607``."""
-    found = re.findall(r"([A-Za-z_]+)(?:\([a-z]+\))?=?(\d+)(?![\d.A-Za-z])", row.params)
-    known = {name: int(number) for name, number in found}
+    pairs = re.findall(r"([A-Za-z_]+)(?:\([a-z]+\))?=?(\d+)(?![\d.A-Za-z])", row.params)
+    known = {name: int(number) for name, number in pairs}
     missing = [name for name in names.split() if name not in known]
     if missing:
         raise Unsupported(f"its parameters do not say {', '.join(missing)}")
@@ -164,8 +164,8 @@ def field(row: Row, names: str) -> list[int]:
 
 def match(row: Row, pattern: str, what: str) -> re.Match[str]:
     """Return where a pattern fits a row's parameters, or say what they do not say."""
-    if found := re.search(pattern, row.params):
-        return found
+    if fit := re.search(pattern, row.params):
+        return fit
     raise Unsupported(f"its parameters do not say {what}")
 
 
@@ -183,9 +183,9 @@ def profile_of(hardware: str) -> str:
     """Return the name of the profile for a card: the first pattern that matches decides."""
     for pattern, candidates in _CARDS:
         if re.search(pattern, hardware, re.IGNORECASE):
-            there = [name for name in candidates if name in profiles.names()]
-            if there:
-                return there[0]
+            existing = [name for name in candidates if name in profiles.names()]
+            if existing:
+                return existing[0]
             if candidates:
                 raise Unsupported(f"there is no profile {candidates[0]!r} yet")
             break

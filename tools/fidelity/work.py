@@ -105,12 +105,12 @@ def tf32_allowed(matmul: bool, conv: bool) -> Iterator[None]:
     """Allow TF32 in products and in convolutions, or forbid it, and put the settings back."""
     new = hasattr(torch.backends.cudnn, "conv")  # the settings that newer releases keep
     name, values = ("fp32_precision", ("ieee", "tf32")) if new else ("allow_tf32", (False, True))
-    places = torch.backends.cuda.matmul, torch.backends.cudnn.conv if new else torch.backends.cudnn
-    before = [getattr(place, name) for place in places]
-    for place, allowed in zip(places, (matmul, conv), strict=True):
-        setattr(place, name, values[allowed])
+    modules = torch.backends.cuda.matmul, torch.backends.cudnn.conv if new else torch.backends.cudnn
+    before = [getattr(module, name) for module in modules]
+    for module, allowed in zip(modules, (matmul, conv), strict=True):
+        setattr(module, name, values[allowed])
     try:
         yield
     finally:
-        for place, value in zip(places, before, strict=True):
-            setattr(place, name, value)
+        for module, value in zip(modules, before, strict=True):
+            setattr(module, name, value)

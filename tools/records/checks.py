@@ -88,8 +88,8 @@ def _content_problems(path: Path, content: Mapping[str, Any]) -> Iterator[str]:
         )
         return
     if (content["machine"] is None) != (kind == "published"):
-        said = "a machine" if kind == "published" else "no machine"
-        yield f"{path.name}: {kind} results, and {said}. Correct `machine`."
+        state = "a machine" if kind == "published" else "no machine"
+        yield f"{path.name}: {kind} results, and {state}. Correct `machine`."
         return
     if problem := _future(content["date"]):
         yield f"{path.name}: {problem}"

@@ -85,7 +85,7 @@ class Example(NamedTuple):
 
 def examples(files: Sequence[Path]) -> dict[tuple[str, str], list[Example]]:
     """Return the rows to fit on by card and kind, at most `MOST` of each."""
-    found: dict[tuple[str, str], list[Example]] = defaultdict(list)
+    rows: dict[tuple[str, str], list[Example]] = defaultdict(list)
     for row in without_repeats([read(path) for path in files])[0]:
         try:
             meaning, card = interpret(row), profile_of(row.hardware)
@@ -95,9 +95,9 @@ def examples(files: Sequence[Path]) -> dict[tuple[str, str], list[Example]]:
         if quantity == "seconds" and isinstance(meaning.workload, Calls) and not held_out(row):
             low = meaning.workload.dtype in ("float16", "bfloat16") and meaning.kind == "product"
             kind = f"{meaning.kind} 16" if low else meaning.kind
-            found[card, kind].append(Example(card, kind, meaning, real))
+            rows[card, kind].append(Example(card, kind, meaning, real))
     drawn = random.Random(SEED)
-    return {key: drawn.sample(group, min(MOST, len(group))) for key, group in found.items()}
+    return {key: drawn.sample(group, min(MOST, len(group))) for key, group in rows.items()}
 
 
 class Model:
@@ -129,8 +129,8 @@ class Model:
         """Return how far modelled and measured are apart, every group by its weight."""
 
         def off(e: Example) -> float:
-            made = seconds_of(e.meaning.workload, self.profiles[e.card], e.meaning.host)
-            return min(abs(math.log(made / e.seconds)), 1.0)
+            modelled = seconds_of(e.meaning.workload, self.profiles[e.card], e.meaning.host)
+            return min(abs(math.log(modelled / e.seconds)), 1.0)
 
         weights = [min(1.0, len(group) / ENOUGH) for group in groups]
         parts = (w * fmean(map(off, group)) for w, group in zip(weights, groups, strict=True))
@@ -143,12 +143,12 @@ def fit(model: Model, groups: dict, rounds: int, figures: Sequence[Figure] = FIG
     for number in range(rounds):
         for figure in figures:
             card, name = figure
-            there = {card, *_LIKE.get(card, ())}
+            cards = {card, *_LIKE.get(card, ())}
             touched = [
                 group
                 for (of, kind), group in groups.items()
                 if name in DEPENDS_ON.get(kind, "").split()
-                and (card == "shared" or of in there or (card == "others" and of not in _OLD))
+                and (card == "shared" or of in cards or (card == "others" and of not in _OLD))
             ]
             if not touched:
                 continue

@@ -54,8 +54,8 @@ def add(device: torch.device, numbers: int) -> Work:
 def copy(device: torch.device, numbers: int) -> Work:
     """Copy a float32 vector within the device: 8 bytes moved a number.
 
-    Claimed: nothing; it gives the memory's rate, from vectors that are larger than the device's last-level
-    cache. Refuted by: a rate above the published bandwidth of the device for such vectors. Smaller ones are
+    Claimed: nothing; it gives the memory's rate, from vectors that are larger than the last-level cache.
+    Refuted by: a rate above the published bandwidth of the device for such vectors. Smaller ones are
     served by the cache, whose rate is higher.
     """
     source = torch.rand(numbers, device=device)
@@ -68,8 +68,8 @@ def launch(device: torch.device) -> Work:
     """Add 1 to a single float32 number: nearly all of it is the cost of a call.
 
     Claimed: nothing; it is an example of what a call costs. It is not the least: adding two tensors can
-    take less, because here PyTorch first makes a tensor of the number. Refuted by: a time that is far from
-    that of other short operations.
+    take less, because here PyTorch first makes a tensor of the number.
+    Refuted by: a time that is far from that of other short operations.
     """
     x = torch.zeros(1, device=device)
     return lambda: x.add_(1)

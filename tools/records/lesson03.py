@@ -71,8 +71,9 @@ CASES = grid(case=("equal batches", "smaller last batch", "batch norm"))
 def accumulation(device: torch.device, case: str) -> Mapping[str, Samples]:
     """Compare the gradient of four accumulated micro-batches with that of one batch four times as large.
 
-    Claimed: accumulating over 4 steps has the effect of 4 times the batch (seed "第7章:GPU 训练与性能优化", exercise
-    4). Refuted by: gradients that differ by more than rounding. ``smaller last batch`` has micro-batches of
+    Claimed: accumulating over 4 steps has the effect of 4 times the batch (seed "第7章:GPU 训练与性能优化",
+    exercise 4).
+    Refuted by: gradients that differ by more than rounding. ``smaller last batch`` has micro-batches of
     64, 64, 64 and 8; ``batch norm`` has four of 64 and a BatchNorm layer.
     """
     sizes = (64, 64, 64, 8) if case == "smaller last batch" else (64, 64, 64, 64)

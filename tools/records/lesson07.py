@@ -189,7 +189,8 @@ def loop_step(device: torch.device, loop: str, change: str) -> Work:
     The baseline of *fewer kernels* updates tensor by tensor.
 
     Claimed: mixed precision makes training 30 to 50 % faster, loading 20 to 40 % (seed "PyTorch
-    GPU加速训练核心技术指南", part 8). Refuted by: a change that helps each of the five loops by as much.
+    GPU加速训练核心技术指南", part 8).
+    Refuted by: a change that helps each of the five loops by as much.
     """
     return make_step(device, **{**STEPS[loop], **STEP_CHANGES[change]})
 

@@ -18,11 +18,11 @@ def loops_on(card: str) -> dict[str, tuple[int, str, Facts]]:
     device = simgpu.enable(card)
     step_of = partial(make_step, device)
     smallest = {f"loop {number}": how for number, how in enumerate(LOOPS.values(), 1)}
-    found = {}
+    loops = {}
     for name, how in sizes.fitted(smallest, step_of, device).items():
         of = facts(step_of(**how), device, calls=2, values=False)
-        found[name] = how["batch"], regime(of), of
-    return found
+        loops[name] = how["batch"], regime(of), of
+    return loops
 
 
 if __name__ == "__main__":
