@@ -21,8 +21,8 @@ from tools.commands.changed import changed_files, tests_of
 from tools.commands.pairs import all_pairs, find_python
 
 NO_TESTS = 5  # pytest's status where it found no test
-# tests/conftest.py has the order.
 TOGETHER = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+"""Two workers; tests/conftest.py has the order, and what one worker gets as a whole."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,9 @@ QUICK = (
     Stage("quick tests", ("pytest", "-m", f"not slow and not notebook and {ALONE}", *TOGETHER)),
 )
 FULL = (
-    Stage("slow tests", ("pytest", "-m", f"slow and not notebook and {ALONE}", *TOGETHER)),
     Stage(
-        "notebooks, two at a time",
-        ("pytest", "-m", f"notebook and {ALONE}", "-n", "2", "--dist", "load"),
+        "slow tests and lessons",
+        ("pytest", "-m", f"(slow or notebook) and {ALONE}", *TOGETHER),
     ),
     Stage("what measures, one at a time", ("pytest", "-m", "serial and not everywhere")),
 )
@@ -57,8 +56,7 @@ EVERYWHERE = (
 
 
 def _lessons(file: str) -> Stage:
-    call = ("pytest", f"tests/{file}", "-m", "notebook", "-n", "2", "--dist", "load")
-    return Stage("lessons as shipped", call)
+    return Stage("lessons as shipped", ("pytest", f"tests/{file}", "-m", "notebook", *TOGETHER))
 
 
 def _slow(name: str, folder: str, files: str, which: str) -> Stage:
