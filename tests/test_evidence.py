@@ -9,8 +9,8 @@ from course_utils import evidence, plots
 from course_utils.evidence import RecordError, recorded
 from course_utils.number_format import amount
 from course_utils.timing import Measurement
-from tools import records
-from tools.records import checks
+from tools.records import checks, files
+from tools.records.experiments import REGISTRY
 
 MACHINE = {
     "device": "Tesla T4",
@@ -98,7 +98,7 @@ def test_a_measurement_survives_the_file(tmp_path):
         *("matmul size 64", 0.1 + 0.2, 0.3, 1 / 3, 9, "cuda", "Tesla T4", "2.11.0", 2),
         *("2026-01-02", "measured", "s", "time", "", "matmul", {"size": 64}),
     )
-    write(tmp_path, records.files.as_result(m))
+    write(tmp_path, files.as_result(m))
     (found,) = recorded("matmul", folder=tmp_path)
     assert (found.median, found.q1, found.q3) == (m.median, m.q1, m.q3)
     assert found.as_dict() == m.as_dict() | {"kind": "recorded"}
@@ -284,9 +284,9 @@ def test_a_shipped_file_is_in_order(path):
     content = evidence.load(path)
     assert content["results"]
     if content["machine"]:
-        assert path.name == records.file_name(content["machine"])
+        assert path.name == files.file_name(content["machine"])
         for m in evidence.read_records(path):
-            assert m.parameters in records.EXPERIMENTS[m.experiment].sweep
+            assert m.parameters in REGISTRY[m.experiment].sweep
 
 
 # --- cards ------------------------------------------------------------------------------------

@@ -16,18 +16,19 @@ import simgpu
 from course_utils import evidence
 from course_utils.timing import measure
 from simgpu import profiles
-from tools import records
 from tools.commands import record
 from tools.fidelity import Row, hold, read
 from tools.fidelity import __main__ as fidelity
 from tools.fidelity.compare import interpret
 from tools.fidelity.stepping import workspace
 from tools.fidelity.table import Unsupported
-from tools.records import Point, Samples, Unsuitable, checks, experiments, files, run_points, table
+from tools.records import checks, experiments, files, lesson01, table
+from tools.records.experiments import Point, Samples, Unsuitable, points, run_points
 
 pytestmark = pytest.mark.slow
 
 CPU = torch.device("cpu")
+WORKING_DEVICES = files.working_devices
 MACHINE_FIELDS = {"device", "memory", "driver", "torch", "cuda", "os", "cpu", "cores"}
 
 
@@ -35,14 +36,13 @@ MACHINE_FIELDS = {"device", "memory", "driver", "torch", "cuda", "os", "cpu", "c
 def _short(monkeypatch):
     """Measure for a moment only: these tests judge the bookkeeping, not the numbers."""
     monkeypatch.setattr(experiments, "measure", functools.partial(measure, min_seconds=0.001))
-    monkeypatch.setattr(records, "working_devices", lambda: [CPU])
+    monkeypatch.setattr(files, "working_devices", lambda: [CPU])
 
 
 @pytest.fixture
 def define(monkeypatch):
     """Register an experiment for one test."""
     monkeypatch.setattr(experiments, "REGISTRY", registry := {})
-    monkeypatch.setattr(records, "EXPERIMENTS", registry)
 
     def define(function, **options):
         experiments.experiment(**options)(function)
@@ -81,7 +81,7 @@ def test_what_is_recorded_can_be_looked_up(tmp_path):
     assert checks.problems(only_file(tmp_path)) == []
     assert set(content(tmp_path)["machine"]) == MACHINE_FIELDS
     assert content(tmp_path)["machine"]["torch"] == torch.__version__
-    sizes = [p["numbers"] for p in records.EXPERIMENTS["add"].quick]
+    sizes = [p["numbers"] for p in experiments.REGISTRY["add"].quick]
     assert [result["parameters"]["numbers"] for result in results(tmp_path)] == sizes
     (found,) = evidence.recorded("add", folder=tmp_path, numbers=sizes[-1])
     assert (found.kind, found.device, found.unit) == ("recorded", "cpu", "s")
@@ -168,7 +168,7 @@ def test_switches_and_seed_are_the_same_for_every_experiment(define):
 
     before = torch.get_num_threads()
     define(switching, sweep=[{"size": 1}, {"size": 2}])
-    list(run_points(records.points(list(records.EXPERIMENTS.values()), [CPU])))
+    list(run_points(points(list(experiments.REGISTRY.values()), [CPU])))
     assert len(drawn) == 2 and drawn[0] == drawn[1]
     assert not torch.backends.cudnn.benchmark and torch.backends.cudnn.allow_tf32
     assert torch.get_float32_matmul_precision() == "highest"
@@ -264,7 +264,7 @@ def test_what_fails_or_would_be_refused_does_not_lose_the_rest(define, tmp_path,
 
 
 def test_a_file_of_another_kind_is_refused_and_left_alone(tmp_path, capsys):
-    path, text = tmp_path / records.file_name(records.machine([CPU])), '{"results": [{}]}'
+    path, text = tmp_path / files.file_name(files.machine([CPU])), '{"results": [{}]}'
     path.write_text(text, encoding="utf-8")
     assert run("--only", "launch", "--output", tmp_path) == 1
     assert path.read_text(encoding="utf-8") == text
@@ -305,8 +305,8 @@ def test_an_unknown_name_is_answered_with_the_known_ones_and_list_measures_nothi
     assert "matmul, add, copy, launch" in capsys.readouterr().err
     assert run("--list", "--output", tmp_path) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[::2]] == list(records.EXPERIMENTS)
-    points = len(records.EXPERIMENTS["matmul"].sweep)
+    assert [line.split()[0] for line in lines[::2]] == list(experiments.REGISTRY)
+    points = len(experiments.REGISTRY["matmul"].sweep)
     assert f"{points} points; about {points} s a device" in lines[0]
     assert lines[1].strip().startswith("Multiply two float32 matrices")
     assert not list(tmp_path.iterdir())
@@ -346,7 +346,7 @@ def held(path, capsys, card=None):
 def test_what_is_recorded_is_written_as_a_table_that_the_report_reads(tmp_path, capsys):
     path, words = tmp_path / "points.csv", ("--only", "add", "--only", "accumulation", "--quick")
     assert run(*words, "--output", tmp_path / "records", "--points", path) == 0
-    count = len(records.EXPERIMENTS["add"].quick)
+    count = len(experiments.REGISTRY["add"].quick)
     assert f"{count} of them in {path}; without a row: accumulation" in capsys.readouterr().out
     out = held(path, capsys)
     assert f"0 rows modelled, {count} not" in out and "no profile stands for the card" in out
@@ -374,7 +374,7 @@ def test_a_step_in_the_table_is_the_step_that_was_run(tmp_path, capsys):
 @pytest.mark.parametrize("name", table.ROWS)
 def test_every_row_of_the_table_is_understood(name):
     workload, params = table.ROWS[name]
-    for parameters in records.EXPERIMENTS[name].sweep:
+    for parameters in experiments.REGISTRY[name].sweep:
         written = params.format(**parameters)
         dtype = parameters.get("precision", "fp32")
         row = Row("", 2, workload, f"{written}; torch 2", "T4", dtype, "time", "1", "ms")
@@ -398,7 +398,7 @@ def sim(simulated, monkeypatch):
 
 
 def test_the_simulated_device_is_no_hardware_to_record(sim, tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "working_devices", files.working_devices)
+    monkeypatch.setattr(files, "working_devices", WORKING_DEVICES)
     assert run("--only", "launch", "--output", tmp_path) == 0
     assert "sim" not in content(tmp_path)["machine"]["device"].lower()
     devices = [result["device"] for result in results(tmp_path)]
@@ -411,7 +411,7 @@ def test_modelled_numbers_have_a_file_of_their_own_and_are_the_same_twice(define
         return lambda: x @ x
 
     define(product, sweep=[{"size": 32}, {"size": 512}], quick=[{"size": 512}])
-    define(records.lesson01.launch)
+    define(lesson01.launch)
     words = ("--only", "product", "--only", "launch", "--quick", "--modelled")
     for folder in ("one", "two"):
         assert run(*words, "T4", "--output", tmp_path / folder) == 0
@@ -459,8 +459,8 @@ def test_memory_is_empty_before_each_point(define, sim):
         return lambda: x.add_(1)
 
     experiment = define(filling, sweep=[{"size": 2**20}, {"size": 2**19}])
-    points = records.points([experiment], [sim])
-    found = {point.parameters["size"]: measured for point, measured in run_points(points)}
+    todo = points([experiment], [sim])
+    found = {point.parameters["size"]: measured for point, measured in run_points(todo)}
     assert seen[1] <= seen[0]
     peaks = [next(m.median for m in found[n] if m.unit == "B") for n in (2**20, 2**19)]
     assert peaks[0] - peaks[1] == 2**19 * 4
@@ -479,7 +479,7 @@ def test_memory_is_empty_before_each_point(define, sim):
     ],
 )
 def test_the_file_is_named_after_the_machine(device, cpu, name):
-    assert records.file_name({"device": device, "cpu": cpu, "cores": 2}) == name
+    assert files.file_name({"device": device, "cpu": cpu, "cores": 2}) == name
 
 
 def test_two_experiments_of_one_name_are_refused(define):
@@ -488,7 +488,7 @@ def test_two_experiments_of_one_name_are_refused(define):
         define(sizes)
 
 
-@pytest.mark.parametrize("experiment", records.EXPERIMENTS.values(), ids=lambda each: each.name)
+@pytest.mark.parametrize("experiment", experiments.REGISTRY.values(), ids=lambda each: each.name)
 def test_an_experiment_says_what_it_tests_and_its_sweep_rises(experiment):
     doc = inspect.getdoc(experiment.prepare)
     assert experiment.about.endswith((".", ":"))
@@ -496,9 +496,9 @@ def test_an_experiment_says_what_it_tests_and_its_sweep_rises(experiment):
     assert 0 < claimed < refuted and doc.endswith(".")
     assert not experiment.takes({**experiment.sweep[0], "no such": 1})
     assert all(parameters in experiment.sweep for parameters in experiment.quick)
-    points = records.points([experiment], [CPU])
-    for i, earlier in enumerate(points):
-        assert not any(earlier.beyond(later) for later in points[i + 1 :])
+    todo = points([experiment], [CPU])
+    for i, earlier in enumerate(todo):
+        assert not any(earlier.beyond(later) for later in todo[i + 1 :])
     for parameters in experiment.sweep:
         assert experiment.takes(parameters)
         assert all(rate(parameters) > 0 for rate in (experiment.flops, experiment.bytes) if rate)

@@ -245,11 +245,9 @@ def _product(n: int, unit: str) -> cost.Work:
 
 def best_bytes(device: torch.device) -> float:
     """Return the bytes/s that a large copy reads and writes: modelled on ``sim``, else measured once."""
-    return (
-        simgpu.profile(device).memory_rate
-        if device.type == "sim"
-        else _bytes(device, _threads(device))
-    )
+    if device.type == "sim":
+        return simgpu.profile(device).memory_rate
+    return _bytes(device, _threads(device))
 
 
 def _threads(device: torch.device) -> int:

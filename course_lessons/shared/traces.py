@@ -351,16 +351,7 @@ def category(event: Mapping[str, Any]) -> str:
     return "user_annotation" if annotated else cat
 
 
-_SIZES = {
-    "Byte": 1,
-    "Char": 1,
-    "Half": 2,
-    "BFloat16": 2,
-    "Int": 4,
-    "Float": 4,
-    "Long": 8,
-    "Double": 8,
-}
+_SIZES = dict(Byte=1, Char=1, Half=2, BFloat16=2, Int=4, Float=4, Long=8, Double=8)
 """Bytes of a number, by the names that NCCL's events give the types."""
 
 

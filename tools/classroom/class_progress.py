@@ -144,22 +144,21 @@ def collect(folder: Path, names: Mapping[str, str] | None = None) -> Classroom:
         should be there: a file of anybody else is left out.
     """
     room = Classroom()
-    newest: dict[str, tuple[datetime, list[object]]] = {}
+    newest: dict[str, tuple[datetime, tuple[Attempt, ...]]] = {}
     for path in _files(folder):
         try:
             name, time, entries = _read(path, folder)
             if names is not None and name not in names:
                 raise FileError(f"{name} is not on the list of names")
-            _attempts(entries)
+            attempts = _attempts(entries)
         except FileError as reason:
             room.left_out.append((clean(path.relative_to(folder).as_posix()), str(reason)))
-        else:
-            newest[name] = max(
-                newest.get(name, (time, entries)), (time, entries), key=lambda file: file[0]
-            )
+            continue
+        if name not in newest or time > newest[name][0]:
+            newest[name] = time, attempts
     shown = names or {name: name for name in newest}
-    for name in sorted(newest, key=lambda name: shown[name]):
-        room.learners.append(Learner(shown[name], _attempts(newest[name][1])))
+    for name in sorted(newest, key=shown.get):
+        room.learners.append(Learner(shown[name], newest[name][1]))
     room.missing = [shown[name] for name in shown if name not in newest]
     return room
 
