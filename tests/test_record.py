@@ -505,15 +505,16 @@ def test_an_experiment_says_what_it_tests_and_its_sweep_rises(experiment):
 
 
 def test_record_from_end_to_end_on_the_command_line(tmp_path):
-    def call(*words):
-        command = [sys.executable, "-m", "course_utils", "record", *map(str, words)]
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "COURSE_DEVICE": "cpu"}
-        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
-
-    words = ("--only", "launch", "--only", "copy", "--quick", "--output", tmp_path / "out é")
-    done = call(*words)
+    words = ("--only", "launch", "--only", "copy", "--quick", "--output", str(tmp_path / "out é"))
+    done = subprocess.run(
+        [sys.executable, "-m", "course_utils", "record", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COURSE_DEVICE": "cpu"},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     path = only_file(tmp_path / "out é")
     assert "Keep the machine quiet" in done.stdout and f"results in {path}" in done.stdout
     assert "launch on cpu" in done.stderr and "Traceback" not in done.stderr
-    assert call("--check", path).returncode == 0
+    assert run("--check", path) == 0

@@ -41,11 +41,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.part:
         rows = [row for row in rows if held_out(row) == (args.part == "held-out")]
     outcomes = [hold(row) for row in tqdm(rows, disable=None)]  # no bar where stderr is a file
-    found = [each for each in outcomes if isinstance(each, Found)]
+    compared = [each for each in outcomes if isinstance(each, Found)]
     left_out = [each for each in outcomes if isinstance(each, LeftOut)]
-    print(as_text(found, left_out, len(again), args.worst))
+    print(as_text(compared, left_out, len(again), args.worst))
     if args.json:
-        text = json.dumps(as_json(found, left_out, len(again)), indent=1)
+        text = json.dumps(as_json(compared, left_out, len(again)), indent=1)
         args.json.write_text(text + "\n", encoding="utf-8")
     return 0
 

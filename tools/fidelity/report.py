@@ -36,17 +36,17 @@ class Group(NamedTuple):
     very_near: float
 
 
-def size_of(found: Found) -> str:
+def size_of(compared: Found) -> str:
     """Return the class of size that a row belongs to, where size matters."""
-    if found.quantity == "bytes" or found.meaning.kind.startswith("network"):
+    if compared.quantity == "bytes" or compared.meaning.kind.startswith("network"):
         return ""
-    return "0.1 ms and more" if found.measured >= LONG else "below 0.1 ms"
+    return "0.1 ms and more" if compared.measured >= LONG else "below 0.1 ms"
 
 
-def groups(found: Iterable[Found]) -> list[Group]:
+def groups(compared: Iterable[Found]) -> list[Group]:
     """Sum rows up by hardware, kind of work, size and quantity."""
     alike: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
-    for each in found:
+    for each in compared:
         alike[each.profile, each.meaning.kind, size_of(each), each.quantity].append(each.ratio)
     result = []
     for key, ratios in sorted(alike.items()):
@@ -56,9 +56,9 @@ def groups(found: Iterable[Found]) -> list[Group]:
     return result
 
 
-def worst(found: Iterable[Found], count: int) -> list[Found]:
+def worst(compared: Iterable[Found], count: int) -> list[Found]:
     """Return the rows that are furthest off, by the factor between modelled and measured."""
-    return sorted(found, key=lambda each: max(each.ratio, 1 / each.ratio), reverse=True)[:count]
+    return sorted(compared, key=lambda each: max(each.ratio, 1 / each.ratio), reverse=True)[:count]
 
 
 def reasons(left_out: Iterable[LeftOut]) -> list[tuple[str, str, int]]:
@@ -67,26 +67,26 @@ def reasons(left_out: Iterable[LeftOut]) -> list[tuple[str, str, int]]:
     return [(*what, n) for what, n in counted.most_common()]
 
 
-def as_text(found: Sequence[Found], left_out: Sequence[LeftOut], again: int, count: int) -> str:
+def as_text(compared: Sequence[Found], left_out: Sequence[LeftOut], again: int, count: int) -> str:
     """Return the report for a reader, with ``count`` of the worst rows of each kind of work.
 
     ``again`` says how many rows were left away because an earlier file has them too.
     """
-    first = f"{len(found)} rows modelled, {len(left_out)} not"
+    first = f"{len(compared)} rows modelled, {len(left_out)} not"
     if again:
         first += f", and {again} given in an earlier file already"
     rows = []
-    for g in groups(found):
+    for g in groups(compared):
         kind = f"{g.kind}: memory" if g.quantity == "bytes" else g.kind
         shares = (f"{share:.0%}" for share in (g.error, g.near, g.very_near))
         rows.append((g.hardware, kind, g.size, g.n, f"{g.ratio:.2f}", *shares))
     head = ("Card", "Work", "Size", "Rows", "Ratio", "Error", "In 25 %", "In 10 %")
     lines = [f"{first}. Ratio: modelled / measured; error: the median of |ratio - 1|.", ""]
     lines.append(table(head, rows)[0])
-    if count and found:
+    if count and compared:
         lines += ["", "Furthest off:"]
-        for kind in sorted({each.meaning.kind for each in found}):
-            alike = [each for each in found if each.meaning.kind == kind]
+        for kind in sorted({each.meaning.kind for each in compared}):
+            alike = [each for each in compared if each.meaning.kind == kind]
             lines += [_line(each) for each in worst(alike, count)]
     if left_out:
         lines += ["", "Not modelled:"]
@@ -103,7 +103,7 @@ def _line(each: Found) -> str:
     return f"  {each.ratio:8.3g}  {each.meaning.kind}, {each.profile}: {sizes}: {workload}"
 
 
-def as_json(found: Sequence[Found], left_out: Sequence[LeftOut], again: int) -> dict[str, Any]:
+def as_json(compared: Sequence[Found], left_out: Sequence[LeftOut], again: int) -> dict[str, Any]:
     """Return the report for a machine: every row, the groups, and what was left out; SI units."""
     columns = ("file", "line", "source", "workload", "params", "dtype", "hardware")
     rows = [
@@ -117,14 +117,14 @@ def as_json(found: Sequence[Found], left_out: Sequence[LeftOut], again: int) -> 
             "measured": f.measured,
             "modelled": f.modelled,
         }
-        for f in found
+        for f in compared
     ]
     left = [{"workload": name, "reason": why, "rows": n} for name, why, n in reasons(left_out)]
     return {
         "schema": 1,
         "kind": "modelled beside measured",
         "rows": rows,
-        "groups": [group._asdict() for group in groups(found)],
+        "groups": [group._asdict() for group in groups(compared)],
         "not_modelled": left,
         "given_twice": again,
     }
