@@ -40,8 +40,8 @@ LONGEST = (
     *("record", "cluster", "lesson06", "fidelity", "catch_up", "bundle", "notebook_form"),
     *("readme", "lesson07", "workshop", "home"),
 )
-"""The order of tests: first whole lessons, then files, the longest first. Where two workers share them, what comes
-last should be short, or one of them waits."""
+"""The order of tests: first whole lessons, then files, the longest first. Where two workers share them, what
+comes last should be short, or one of them waits."""
 
 BY_LESSON = ("test_exercises.py", "test_as_shipped.py", "test_translated_lessons.py")
 """Files whose tests the workers share lesson by lesson; of other files one worker gets all tests."""

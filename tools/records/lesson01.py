@@ -79,8 +79,9 @@ def launch(device: torch.device) -> Work:
 def cifar_step(device: torch.device, batch: int) -> Work:
     """Train a small CNN in float32 on synthetic images of the shape of CIFAR-10 for one step of SGD.
 
-    Claimed: training is 10 to 100 times as fast on a GPU (seed "PyTorch学习指南"); 100 epochs of CIFAR-10 in 25 s
-    on a CPU and 2.5 s on a GPU (seed "PyTorch GPU加速训练核心技术指南", part 3), which is 200,000 and 2,000,000 images
+    Claimed: training is 10 to 100 times as fast on a GPU
+    (seed "PyTorch学习指南"); 100 epochs of CIFAR-10 in 25 s on a CPU and 2.5 s on a GPU
+    (seed "PyTorch GPU加速训练核心技术指南", part 3), which is 200,000 and 2,000,000 images
     a second; from hours to less than 20 minutes (seed "深度学习 GPU 两种使用方法").
     Refuted by: rates and a ratio outside those ranges at both batch sizes.
     """
@@ -97,7 +98,8 @@ def cifar_step(device: torch.device, batch: int) -> Work:
 def resnet50_inference(device: torch.device, batch: int, precision: str) -> Work:
     """Classify 100 synthetic images of 224 × 224 with ResNet-50, ``batch`` at a time.
 
-    Claimed: 8.7 s on a CPU, 0.9 s on a GPU, 9.7 times as fast (seed "PyTorch GPU加速训练核心技术指南", part 3).
+    Claimed: 8.7 s on a CPU, 0.9 s on a GPU, 9.7 times as fast
+    (seed "PyTorch GPU加速训练核心技术指南", part 3).
     Refuted by: a speed-up far from 9.7 times at every batch size. The images are on the device already.
     """
     need_precision(device, precision)
@@ -121,7 +123,8 @@ def resnet50_inference(device: torch.device, batch: int, precision: str) -> Work
 def bert_base_step(device: torch.device, batch: int) -> Work:
     """Fine-tune BERT-base in float32 on synthetic texts of 128 tokens for one step of AdamW.
 
-    Claimed: 3 hours on a CPU, 18 minutes on a GPU, 10 times as fast (seed "PyTorch GPU加速训练核心技术指南", part 3).
+    Claimed: 3 hours on a CPU, 18 minutes on a GPU, 10 times as fast
+    (seed "PyTorch GPU加速训练核心技术指南", part 3).
     Refuted by: a speed-up far from 10 times at both batch sizes.
     """
     return text_step("base", device, batch, 128)

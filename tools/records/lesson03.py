@@ -28,7 +28,8 @@ BATCH = 64
 def loader_epoch(device: torch.device, transform: str, workers: int) -> Work:
     """Train a small CNN on 1,024 synthetic images of 32 × 32, each transformed by the loader.
 
-    Claimed: efficient loading makes training 20 to 40 % faster (seed "PyTorch GPU加速训练核心技术指南", part 8).
+    Claimed: efficient loading makes training 20 to 40 % faster
+    (seed "PyTorch GPU加速训练核心技术指南", part 8).
     Refuted by: a gain outside that range for either transform. The workers are there already when the
     time begins, as they are from the second epoch on.
     """

@@ -43,8 +43,8 @@ def _first_and_later(work: Work, device: torch.device) -> Mapping[str, Samples]:
 def cudnn_benchmark(device: torch.device, batch: int, benchmark: bool) -> Mapping[str, Samples]:
     """Train eight convolutions of 64 to 256 channels on 56 × 56 synthetic images: first and later steps.
 
-    Claimed: ``cudnn.benchmark = True`` is a trick for performance (seed "PyTorch GPU加速训练核心技术指南", part 3);
-    by how much is not said.
+    Claimed: ``cudnn.benchmark = True`` is a trick for performance
+    (seed "PyTorch GPU加速训练核心技术指南", part 3); by how much is not said.
     Refuted by: later steps that take as long as without it. The first step shows what the search costs.
     """
     if device.type != "cuda" or not torch.backends.cudnn.is_available():
