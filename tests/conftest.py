@@ -3,6 +3,7 @@
 import gc
 import itertools
 import os
+import re
 import sys
 import traceback
 from types import SimpleNamespace
@@ -32,29 +33,48 @@ def pytest_ignore_collect(collection_path, config):
     return None
 
 
+LESSONS = ("05", "10", "03", "04", "06", "07", "08", "01")
 LONGEST = (
     *("simgpu_conformance", "lesson03", "simgpu_processes", "templates", "launch"),
     *("exercises", "bootstrap", "guard", "kill", "simgpu_programs", "lesson10", "lesson05"),
     *("record", "cluster", "lesson06", "fidelity", "catch_up", "bundle", "notebook_form"),
     *("readme", "lesson07", "workshop", "home"),
 )
-"""The files with the longest tests, the longest first; then come the others, and in a stage of lessons those of
-`LESSONS`. Where two work, what comes last should be short, or one of them waits."""
-LESSONS = ("05", "10", "03", "04", "06", "07", "08", "01")
+"""The order of tests: first whole lessons, then files, the longest first. Where two workers share them, what
+comes last should be short, or one of them waits."""
+
+BY_LESSON = ("test_exercises.py", "test_as_shipped.py", "test_translated_lessons.py")
+"""Files whose tests the workers share lesson by lesson; of other files one worker gets all tests."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Distribute tests as ``--dist loadfile`` does, those of `BY_LESSON` in smaller parts."""
+    if config.option.dist != "loadfile":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFileOrLesson(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file, _, test = nodeid.partition("::")
+            lesson = re.search(r"\[(?:\w+-)?(\d\d)\b", test)
+            return file + lesson[1] if lesson and file.endswith(BY_LESSON) else file
+
+    return ByFileOrLesson(config, log)
 
 
 def pytest_collection_modifyitems(config, items):
     if hasattr(config, "workerinput"):
-        items.sort(key=_place)
+        items.sort(key=_order)
 
 
-def _place(item):
-    file = item.path.stem.removeprefix("test_")
-    lesson = item.name.partition("[")[2][:-1] if item.get_closest_marker("notebook") else ""
-    return tuple(
-        known.index(name) if name in known else len(known)
-        for known, name in ((LONGEST, file), (LESSONS, lesson))
-    )
+def _order(item):
+    """Return the sort key of a test: lessons before the other files, in the order of the lists above."""
+    if item.get_closest_marker("notebook"):
+        group, known, name = 0, LESSONS, item.name.partition("[")[2][:-1]
+    else:
+        group, known, name = 1, LONGEST, item.path.stem.removeprefix("test_")
+    return group, known.index(name) if name in known else len(known)
 
 
 _unfreeze, _frozen_at = gc.unfreeze, [0]
@@ -87,7 +107,7 @@ _NO_STACK = SimpleNamespace(**vars(traceback) | {"format_stack": list})
 
 
 def _seed_without_a_stack():
-    """``manual_seed`` notes for each kind of GPU that is not in use, should it be, where it was called: milliseconds."""
+    """``manual_seed`` notes the stack for each kind of GPU that is not in use: that takes milliseconds."""
     for name in ("torch.cuda", "torch.xpu", "torch.mtia"):
         if hasattr(sys.modules.get(name), "traceback"):
             sys.modules[name].traceback = _NO_STACK

@@ -14,7 +14,8 @@ from course_utils import evidence
 from tools.authoring import claims as writer
 from tools.authoring import practices
 from tools.fidelity.convolutional import small_cnn, wide_cnn
-from tools.records import EXPERIMENTS, LeftOut, Point, Unsuitable, networks, run_points
+from tools.records import networks
+from tools.records.experiments import REGISTRY, LeftOut, Point, Unsuitable, run_points
 
 CPU = torch.device("cpu")
 BY_ID = {c.id: c for c in CLAIMS}
@@ -120,7 +121,7 @@ def test_a_claim_says_where_it_stands_and_what_would_show_it(one):
     for number in one.numbers:
         quantities = (number.quantity, "throughput", "speed-up")
         known = any(evidence.recorded(number.experiment, quantity) for quantity in quantities)
-        assert number.experiment in EXPERIMENTS or known, number
+        assert number.experiment in REGISTRY or known, number
     assert one.word in WORDS and weigh(one) == one.word, one.sentence
 
 
@@ -386,7 +387,7 @@ def test_a_training_step_trains(name):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.optim.Optimizer, "__init__", kept)
-        work = EXPERIMENTS[name].prepare(CPU, **PREPARED[name])
+        work = REGISTRY[name].prepare(CPU, **PREPARED[name])
     weights = [p for group in made[0].param_groups for p in group["params"]]
     before = [p.detach().clone() for p in weights]
     work()
@@ -394,7 +395,7 @@ def test_a_training_step_trains(name):
 
 
 def test_accumulation_is_exact_only_for_equal_batches():
-    run = EXPERIMENTS["accumulation"].prepare
+    run = REGISTRY["accumulation"].prepare
     errors = {
         case: max(run(CPU, case=case)["error as a fraction of the gradient"].values)
         for case in ("equal batches", "smaller last batch", "batch norm")
@@ -429,7 +430,7 @@ def test_the_loader_gives_images_of_one_shape(work):
 )
 def test_what_says_nothing_on_a_cpu_is_left_out_with_a_reason(name, parameters, reason):
     with pytest.raises(Unsuitable, match=reason):
-        EXPERIMENTS[name].prepare(CPU, **parameters)
+        REGISTRY[name].prepare(CPU, **parameters)
 
 
 def test_a_package_that_does_not_load_is_left_out_and_nothing_fails(tmp_path, monkeypatch):
@@ -439,7 +440,7 @@ def test_a_package_that_does_not_load_is_left_out_and_nothing_fails(tmp_path, mo
     monkeypatch.syspath_prepend(tmp_path)
     for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
         monkeypatch.delitem(sys.modules, name)
-    point = Point(EXPERIMENTS["resnet50_step"], {"batch": 4, "precision": "fp32"}, CPU)
+    point = Point(REGISTRY["resnet50_step"], {"batch": 4, "precision": "fp32"}, CPU)
     ((_, left_out),) = run_points([point])
     assert isinstance(left_out, LeftOut) and not left_out.failed
     assert "torchvision is installed but does not load" in left_out.reason

@@ -9,8 +9,8 @@ from course_utils import evidence, plots
 from course_utils.evidence import RecordError, recorded
 from course_utils.number_format import amount
 from course_utils.timing import Measurement
-from tools import records
-from tools.records import checks
+from tools.records import checks, files
+from tools.records.experiments import REGISTRY
 
 MACHINE = {
     "device": "Tesla T4",
@@ -98,7 +98,7 @@ def test_a_measurement_survives_the_file(tmp_path):
         *("matmul size 64", 0.1 + 0.2, 0.3, 1 / 3, 9, "cuda", "Tesla T4", "2.11.0", 2),
         *("2026-01-02", "measured", "s", "time", "", "matmul", {"size": 64}),
     )
-    write(tmp_path, records.files.as_result(m))
+    write(tmp_path, files.as_result(m))
     (found,) = recorded("matmul", folder=tmp_path)
     assert (found.median, found.q1, found.q3) == (m.median, m.q1, m.q3)
     assert found.as_dict() == m.as_dict() | {"kind": "recorded"}
@@ -180,35 +180,30 @@ def test_an_accuracy_outside_0_to_1_is_refused(tmp_path, figures):
 def test_what_is_no_number_is_refused(tmp_path, word):
     path = write(tmp_path, result(q3=77.25))
     path.write_text(path.read_text(encoding="utf-8").replace("77.25", word), encoding="utf-8")
-    with pytest.raises(
-        RecordError, match=r"machine_t4\.json.*(not whole JSON|not a finite number)"
-    ):
+    with pytest.raises(RecordError, match=r"machine_t4\.json.*(not whole JSON|not a finite)"):
         checks.checked(path)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("data", "says"),
     [
-        ("{", "not whole JSON"),
-        ("[]", "does not say its schema"),
-        ('{"schema": 1}', "says schema 1, and this copy of the course reads schema 2"),
-        ('{"schema": 2}', "is a required property"),
+        (b"{", "not whole JSON"),
+        (b"[]", "does not say its schema"),
+        (b'{"schema": 1}', "says schema 1, and this copy of the course reads schema 2"),
+        (b'{"schema": 2}', "is a required property"),
+        (b"\xff\xfe\xfa", "not text"),
+        (None, "cannot be read: "),
     ],
 )
-def test_a_file_that_is_no_record_is_refused_by_its_name(tmp_path, text, says):
+def test_a_file_that_is_no_record_is_refused_by_its_name(tmp_path, data, says):
     path = tmp_path / "machine_x.json"
-    path.write_text(text, encoding="utf-8")
+    if data is not None:
+        path.write_bytes(data)
     with pytest.raises(RecordError, match=r"^machine_x\.json") as caught:
         checks.checked(path)
-    assert says in str(caught.value) and "anew" in str(caught.value)
-
-
-def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path):
-    with pytest.raises(RecordError, match=r"^machine_x\.json cannot be read: "):
-        checks.checked(tmp_path / "machine_x.json")
-    (tmp_path / "machine_x.json").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(RecordError, match=r"^machine_x\.json cannot be used, .* not text"):
-        checks.checked(tmp_path / "machine_x.json")
+    assert says in str(caught.value)
+    if data and data.isascii():
+        assert "anew" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -289,9 +284,9 @@ def test_a_shipped_file_is_in_order(path):
     content = evidence.load(path)
     assert content["results"]
     if content["machine"]:
-        assert path.name == records.file_name(content["machine"])
+        assert path.name == files.file_name(content["machine"])
         for m in evidence.read_records(path):
-            assert m.parameters in records.EXPERIMENTS[m.experiment].sweep
+            assert m.parameters in REGISTRY[m.experiment].sweep
 
 
 # --- cards ------------------------------------------------------------------------------------

@@ -5,13 +5,14 @@ import argparse
 import pytest
 import torch
 
-from tools.records import EXPERIMENTS, LeftOut, Point, Unsuitable, ladder, lesson09, run_points
+from tools.records import ladder, lesson09
+from tools.records.experiments import REGISTRY, LeftOut, Point, Unsuitable, run_points
 
 CPU = torch.device("cpu")
 
 
 def found_for(experiment, **parameters):
-    ((_, found),) = run_points([Point(EXPERIMENTS[experiment], parameters, CPU)])
+    ((_, found),) = run_points([Point(REGISTRY[experiment], parameters, CPU)])
     return found
 
 

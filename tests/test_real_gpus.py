@@ -1,4 +1,4 @@
-"""How far the simulated GPU is from real ones: shown beside each modelled time, and on a page that follows from its table."""
+"""How far the simulated GPU is from real ones: shown beside each modelled time, and on a page."""
 
 import json
 

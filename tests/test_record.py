@@ -16,18 +16,19 @@ import simgpu
 from course_utils import evidence
 from course_utils.timing import measure
 from simgpu import profiles
-from tools import records
 from tools.commands import record
 from tools.fidelity import Row, hold, read
 from tools.fidelity import __main__ as fidelity
 from tools.fidelity.compare import interpret
 from tools.fidelity.stepping import workspace
 from tools.fidelity.table import Unsupported
-from tools.records import Point, Samples, Unsuitable, checks, experiments, files, run_points, table
+from tools.records import checks, experiments, files, lesson01, table
+from tools.records.experiments import Point, Samples, Unsuitable, points, run_points
 
 pytestmark = pytest.mark.slow
 
 CPU = torch.device("cpu")
+WORKING_DEVICES = files.working_devices
 MACHINE_FIELDS = {"device", "memory", "driver", "torch", "cuda", "os", "cpu", "cores"}
 
 
@@ -35,14 +36,13 @@ MACHINE_FIELDS = {"device", "memory", "driver", "torch", "cuda", "os", "cpu", "c
 def _short(monkeypatch):
     """Measure for a moment only: these tests judge the bookkeeping, not the numbers."""
     monkeypatch.setattr(experiments, "measure", functools.partial(measure, min_seconds=0.001))
-    monkeypatch.setattr(records, "working_devices", lambda: [CPU])
+    monkeypatch.setattr(files, "working_devices", lambda: [CPU])
 
 
 @pytest.fixture
 def define(monkeypatch):
     """Register an experiment for one test."""
     monkeypatch.setattr(experiments, "REGISTRY", registry := {})
-    monkeypatch.setattr(records, "EXPERIMENTS", registry)
 
     def define(function, **options):
         experiments.experiment(**options)(function)
@@ -68,11 +68,6 @@ def results(folder):
     return content(folder)["results"]
 
 
-def found_for(experiment, parameters=None, device=CPU):
-    ((_, found),) = run_points([Point(experiment, parameters or {}, device)])
-    return found
-
-
 def well(device):
     """Wait."""
     return lambda: None
@@ -86,7 +81,7 @@ def test_what_is_recorded_can_be_looked_up(tmp_path):
     assert checks.problems(only_file(tmp_path)) == []
     assert set(content(tmp_path)["machine"]) == MACHINE_FIELDS
     assert content(tmp_path)["machine"]["torch"] == torch.__version__
-    sizes = [p["numbers"] for p in records.EXPERIMENTS["add"].quick]
+    sizes = [p["numbers"] for p in experiments.REGISTRY["add"].quick]
     assert [result["parameters"]["numbers"] for result in results(tmp_path)] == sizes
     (found,) = evidence.recorded("add", folder=tmp_path, numbers=sizes[-1])
     assert (found.kind, found.device, found.unit) == ("recorded", "cpu", "s")
@@ -173,7 +168,7 @@ def test_switches_and_seed_are_the_same_for_every_experiment(define):
 
     before = torch.get_num_threads()
     define(switching, sweep=[{"size": 1}, {"size": 2}])
-    list(run_points(records.points(list(records.EXPERIMENTS.values()), [CPU])))
+    list(run_points(points(list(experiments.REGISTRY.values()), [CPU])))
     assert len(drawn) == 2 and drawn[0] == drawn[1]
     assert not torch.backends.cudnn.benchmark and torch.backends.cudnn.allow_tf32
     assert torch.get_float32_matmul_precision() == "highest"
@@ -208,9 +203,8 @@ def test_a_point_that_takes_too_long_ends_its_sweep_but_not_another(define, tmp_
 
 
 def test_a_call_is_limited_by_what_the_experiment_says(define):
-    assert found_for(define(sizes, longest=-1.0), SWEEP[0]).reason.startswith(
-        "one call takes 0.0 s"
-    )
+    ((_, outcome),) = run_points([Point(define(sizes, longest=-1.0), SWEEP[0], CPU)])
+    assert outcome.reason.startswith("one call takes 0.0 s")
 
 
 @pytest.mark.parametrize(
@@ -270,7 +264,7 @@ def test_what_fails_or_would_be_refused_does_not_lose_the_rest(define, tmp_path,
 
 
 def test_a_file_of_another_kind_is_refused_and_left_alone(tmp_path, capsys):
-    path, text = tmp_path / records.file_name(records.machine([CPU])), '{"results": [{}]}'
+    path, text = tmp_path / files.file_name(files.machine([CPU])), '{"results": [{}]}'
     path.write_text(text, encoding="utf-8")
     assert run("--only", "launch", "--output", tmp_path) == 1
     assert path.read_text(encoding="utf-8") == text
@@ -304,9 +298,17 @@ def test_a_place_that_cannot_be_written_is_refused_before_measuring(tmp_path, mo
     assert "--output" in capsys.readouterr().err
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path, capsys):
+def test_an_unknown_name_is_answered_with_the_known_ones_and_list_measures_nothing(
+    tmp_path, capsys
+):
     assert run("--only", "matmull", "--output", tmp_path) == 2
     assert "matmul, add, copy, launch" in capsys.readouterr().err
+    assert run("--list", "--output", tmp_path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[::2]] == list(experiments.REGISTRY)
+    points = len(experiments.REGISTRY["matmul"].sweep)
+    assert f"{points} points; about {points} s a device" in lines[0]
+    assert lines[1].strip().startswith("Multiply two float32 matrices")
     assert not list(tmp_path.iterdir())
 
 
@@ -328,16 +330,6 @@ def test_check_says_what_is_wrong_with_a_colleagues_file(tmp_path, capsys):
     assert "nowhere.json cannot be read" in said
 
 
-def test_list_says_what_is_measured_and_measures_nothing(tmp_path, capsys):
-    assert run("--list", "--output", tmp_path) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[::2]] == list(records.EXPERIMENTS)
-    points = len(records.EXPERIMENTS["matmul"].sweep)
-    assert f"{points} points; about {points} s a device" in lines[0]
-    assert lines[1].strip().startswith("Multiply two float32 matrices")
-    assert not list(tmp_path.iterdir())
-
-
 # --- as a table for tools.fidelity ---
 
 
@@ -354,7 +346,7 @@ def held(path, capsys, card=None):
 def test_what_is_recorded_is_written_as_a_table_that_the_report_reads(tmp_path, capsys):
     path, words = tmp_path / "points.csv", ("--only", "add", "--only", "accumulation", "--quick")
     assert run(*words, "--output", tmp_path / "records", "--points", path) == 0
-    count = len(records.EXPERIMENTS["add"].quick)
+    count = len(experiments.REGISTRY["add"].quick)
     assert f"{count} of them in {path}; without a row: accumulation" in capsys.readouterr().out
     out = held(path, capsys)
     assert f"0 rows modelled, {count} not" in out and "no profile stands for the card" in out
@@ -382,7 +374,7 @@ def test_a_step_in_the_table_is_the_step_that_was_run(tmp_path, capsys):
 @pytest.mark.parametrize("name", table.ROWS)
 def test_every_row_of_the_table_is_understood(name):
     workload, params = table.ROWS[name]
-    for parameters in records.EXPERIMENTS[name].sweep:
+    for parameters in experiments.REGISTRY[name].sweep:
         written = params.format(**parameters)
         dtype = parameters.get("precision", "fp32")
         row = Row("", 2, workload, f"{written}; torch 2", "T4", dtype, "time", "1", "ms")
@@ -406,7 +398,7 @@ def sim(simulated, monkeypatch):
 
 
 def test_the_simulated_device_is_no_hardware_to_record(sim, tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "working_devices", files.working_devices)
+    monkeypatch.setattr(files, "working_devices", WORKING_DEVICES)
     assert run("--only", "launch", "--output", tmp_path) == 0
     assert "sim" not in content(tmp_path)["machine"]["device"].lower()
     devices = [result["device"] for result in results(tmp_path)]
@@ -419,7 +411,7 @@ def test_modelled_numbers_have_a_file_of_their_own_and_are_the_same_twice(define
         return lambda: x @ x
 
     define(product, sweep=[{"size": 32}, {"size": 512}], quick=[{"size": 512}])
-    define(records.lesson01.launch)
+    define(lesson01.launch)
     words = ("--only", "product", "--only", "launch", "--quick", "--modelled")
     for folder in ("one", "two"):
         assert run(*words, "T4", "--output", tmp_path / folder) == 0
@@ -467,10 +459,8 @@ def test_memory_is_empty_before_each_point(define, sim):
         return lambda: x.add_(1)
 
     experiment = define(filling, sweep=[{"size": 2**20}, {"size": 2**19}])
-    found = dict(
-        (point.parameters["size"], measured)
-        for point, measured in run_points(records.points([experiment], [sim]))
-    )
+    todo = points([experiment], [sim])
+    found = {point.parameters["size"]: measured for point, measured in run_points(todo)}
     assert seen[1] <= seen[0]
     peaks = [next(m.median for m in found[n] if m.unit == "B") for n in (2**20, 2**19)]
     assert peaks[0] - peaks[1] == 2**19 * 4
@@ -489,7 +479,7 @@ def test_memory_is_empty_before_each_point(define, sim):
     ],
 )
 def test_the_file_is_named_after_the_machine(device, cpu, name):
-    assert records.file_name({"device": device, "cpu": cpu, "cores": 2}) == name
+    assert files.file_name({"device": device, "cpu": cpu, "cores": 2}) == name
 
 
 def test_two_experiments_of_one_name_are_refused(define):
@@ -498,40 +488,33 @@ def test_two_experiments_of_one_name_are_refused(define):
         define(sizes)
 
 
-EVERY = records.EXPERIMENTS.values()
-
-
-@pytest.mark.parametrize("experiment", EVERY, ids=lambda experiment: experiment.name)
-def test_an_experiment_says_what_is_claimed_and_what_would_refute_it(experiment):
+@pytest.mark.parametrize("experiment", experiments.REGISTRY.values(), ids=lambda each: each.name)
+def test_an_experiment_says_what_it_tests_and_its_sweep_rises(experiment):
     doc = inspect.getdoc(experiment.prepare)
     assert experiment.about.endswith((".", ":"))
     claimed, refuted = doc.find("\nClaimed: "), doc.find("\nRefuted by: ")
     assert 0 < claimed < refuted and doc.endswith(".")
-
-
-@pytest.mark.parametrize("experiment", EVERY, ids=lambda experiment: experiment.name)
-def test_a_sweep_rises_fits_its_function_and_contains_its_quick_part(experiment):
-    assert all(experiment.takes(parameters) for parameters in experiment.sweep)
     assert not experiment.takes({**experiment.sweep[0], "no such": 1})
     assert all(parameters in experiment.sweep for parameters in experiment.quick)
-    points = records.points([experiment], [CPU])
-    for i, earlier in enumerate(points):
-        assert not any(earlier.beyond(later) for later in points[i + 1 :])
+    todo = points([experiment], [CPU])
+    for i, earlier in enumerate(todo):
+        assert not any(earlier.beyond(later) for later in todo[i + 1 :])
     for parameters in experiment.sweep:
+        assert experiment.takes(parameters)
         assert all(rate(parameters) > 0 for rate in (experiment.flops, experiment.bytes) if rate)
 
 
-@pytest.mark.slow
 def test_record_from_end_to_end_on_the_command_line(tmp_path):
-    def call(*words):
-        command = [sys.executable, "-m", "course_utils", "record", *map(str, words)]
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "COURSE_DEVICE": "cpu"}
-        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
-
-    words = ("--only", "launch", "--only", "copy", "--quick", "--output", tmp_path / "out é")
-    done = call(*words)
+    words = ("--only", "launch", "--only", "copy", "--quick", "--output", str(tmp_path / "out é"))
+    done = subprocess.run(
+        [sys.executable, "-m", "course_utils", "record", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COURSE_DEVICE": "cpu"},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     path = only_file(tmp_path / "out é")
     assert "Keep the machine quiet" in done.stdout and f"results in {path}" in done.stdout
     assert "launch on cpu" in done.stderr and "Traceback" not in done.stderr
-    assert call("--check", path).returncode == 0
+    assert run("--check", path) == 0

@@ -4,16 +4,15 @@ import gzip
 import json
 import re
 from dataclasses import replace
-from decimal import Decimal
 
 import pytest
 
 from course_lessons.lesson07 import drawings, regime
 from course_lessons.shared import recordings, traces
 from course_utils import show
-from tools.records import slim_traces
 
 NAMES = list(recordings.index())
+FACTS = ("seconds", "busy", "loading", "waiting", "kernels", "kernel_seconds")
 
 
 def content(name):
@@ -22,10 +21,11 @@ def content(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_slimmed_file_has_the_figures_of_the_full_one(name):
-    about = recordings.index()[name]
-    assert slim_traces.figures(recordings.load(name).trace) == pytest.approx(
-        about["kept"], rel=1e-5
-    )
+    about, recording = recordings.index()[name], recordings.load(name)
+    steps = len(recording.trace.steps)
+    figures = {"steps": steps, **{fact: getattr(recording.facts, fact) for fact in FACTS}}
+    figures["launches"] = sum(s.kind == "launch" for s in recording.trace.spans) / steps
+    assert figures == pytest.approx(about["kept"], rel=1e-5)
     if about["kept"]["steps"] == about["full"]["steps"]:
         assert about["kept"] == about["full"]
 
@@ -68,12 +68,6 @@ def test_source_and_licence_stand_beside_it(name):
     for holder in re.findall(r"Copyright \(c\) [^;]+", about["licence"]):
         assert holder in text
     assert "WITHOUT WARRANTY" in text or "IMPLIED WARRANTIES" in text
-
-
-def test_the_source_list_and_the_index_agree():
-    for name, source in slim_traces.SOURCES.items():
-        told = {key: value for key, value in source.items() if key != "keep"}
-        assert told.items() <= recordings.index()[name].items()
 
 
 def test_a_recordings_regime_is_what_exercise_2_calls_it():
@@ -120,107 +114,42 @@ def test_an_unknown_recording_is_refused():
         recordings.load("lunch")
 
 
-# --- slimming
+# --- reading
 
 
-def event(category, name, start, length, thread=4711, **args):
-    named = {"cat": category, "name": name, "tid": thread, "pid": 4711, "args": args}
-    return {"ph": "X", "ts": Decimal(start), "dur": Decimal(length), **named}
+def event(category, name, start, length, **args):
+    named = {"cat": category, "name": name, "tid": 7, "pid": 1, "args": args}
+    return {"ph": "X", "ts": start, "dur": length, **named}
 
 
-STACK = {"Call stack": "/home/me/train.py(3): <module>", "External id": 3}
-LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-BASE = "4458676"
-FULL = {
-    "traceName": "/home/me/trace.json",
-    "deviceProperties": [{"name": "A card"}],
-    "traceEvents": [
-        {"ph": "M", "name": "process_name", "pid": 4711, "args": {"name": "python3"}},
-        event("cpu_op", "aten::before", f"{BASE}001", "5", **STACK),
-        *(
-            e
-            for step, at in enumerate((100, 200, 300))
-            for e in (
-                event("user_annotation", f"ProfilerStep#{step}", f"{BASE}{at}.5", "99.25"),
-                event("user_annotation", LOADER, f"{BASE}{at + 1}", "40", **STACK),
-                event("cpu_op", "aten::linear", f"{BASE}{at + 50}", "20", **STACK),
-                event("cpu_op", "aten::addmm", f"{BASE}{at + 52}", "14", **STACK),
-                event("cuda_runtime", "cudaLaunchKernel", f"{BASE}{at + 55}", "5", correlation=7),
-                event("cuda_runtime", "cudaEventRecord", f"{BASE}{at + 61}", "1"),
-                event("python_function", "train.py(3): step", f"{BASE}{at + 1}", "90"),
-                event(
-                    "kernel", "void a::mm<float>(int)", f"{BASE}{at + 70}", "60.125", 7, stream=7
-                ),
-                event("cuda_runtime", "cudaStreamSynchronize", f"{BASE}{at + 80}", "10"),
-            )
-        ),
-    ],
-}
-OLDER = {
-    "cpu_op": "Operator",
-    "cuda_runtime": "Runtime",
-    "kernel": "Kernel",
-    "user_annotation": "Operator",
-}
-
-
-def written(trace, path):
-    path.write_text(json.dumps(trace, default=float), encoding="utf-8")
+def written(events, path):
+    path.write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
     return path
 
 
-def test_slimming_keeps_the_figures_and_the_digits(tmp_path):
-    slimmed = slim_traces.slim(FULL, slice(1, 2))
-    text = json.dumps(slimmed)
-    assert not any(word in text for word in ("/home", "train.py", "4711", "python", "addmm", BASE))
-    kernels = [e for e in slimmed["traceEvents"] if e.get("cat") == "kernel"]
-    assert [(e["name"], e["ts"], e["dur"]) for e in kernels] == [
-        ("a::mm", -30.5, 60.125),  # began in the step before, and ends in this one
-        ("a::mm", 69.5, 60.125),
-    ]
-    whole = traces.read(written(FULL, tmp_path / "full.json"))
-    of_full = slim_traces.figures(traces.Trace(whole.spans, whole.kind, whole.steps[1:2]))
-    of_slim = slim_traces.figures(traces.read(written(slimmed, tmp_path / "slim.json")))
-    assert of_slim == pytest.approx(of_full)
-    assert of_slim["loading"] == pytest.approx(40 / 99.25)
-    assert of_slim["busy"] == pytest.approx((29.625 + 29.75) / 99.25)
-
-
 def test_a_trace_of_2021_is_read_like_one_of_today(tmp_path):
-    older = [e | {"cat": OLDER.get(e.get("cat"), "")} for e in FULL["traceEvents"]]
-    today = traces.read(written(FULL, tmp_path / "today.json"))
-    then = traces.read(written({"traceEvents": older}, tmp_path / "then.json"))
-    assert then.spans == today.spans
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    events = [
+        event("user_annotation", "ProfilerStep#1", 0.5, 99.25),
+        event("user_annotation", loader, 1, 40),
+        event("cpu_op", "aten::linear", 50, 20),
+        event("cuda_runtime", "cudaLaunchKernel", 55, 5),
+        event("kernel", "mm", 70, 60.125),
+    ]
+    names = {"cuda_runtime": "Runtime", "kernel": "Kernel"}  # the others were "Operator"
+    older = [each | {"cat": names.get(each["cat"], "Operator")} for each in events]
+    today = traces.read(written(events, tmp_path / "today.json"))
+    then = traces.read(written(older, tmp_path / "then.json"))
+    assert then.spans == today.spans and len(then.spans) == 4
     assert then.steps == today.steps != []
-
-
-def test_steps_that_are_not_there_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="no such steps"):
-        slim_traces.slim(FULL, slice(3, 5))
-    untold = {"traceEvents": [e for e in FULL["traceEvents"] if "Profiler" not in e["name"]]}
+    untold = traces.read(written(events[1:], tmp_path / "no_step.json"))
     with pytest.raises(ValueError, match=r"call p\.step\(\)"):
-        traces.read(written(untold, tmp_path / "x.json")).whole_steps()
-
-
-@pytest.mark.parametrize(
-    ("full", "brief"),
-    [
-        ("void at::native::(anonymous namespace)::pick<c10::X, 2, -2>(at::T<int>, int)", "at::native::pick"),
-        ("ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long)", "ncclKernel_AllReduce_RING_LL_Sum_float"),
-        ("_ZN19cutlass_cudnn_train6KernelINS_4conv6kernel4XXXXEEEvNT_6ParamsE", "cutlass_cudnn_train::Kernel"),
-        ("sm90_xmma_gemm_bf16", "sm90_xmma_gemm_bf16"),
-    ],
-)  # fmt: skip
-def test_a_kernels_name_loses_its_arguments(full, brief):
-    assert slim_traces.short(full) == brief
+        untold.whole_steps()
 
 
 def test_a_collective_tells_its_bytes(tmp_path):
     details = {"Collective name": "allreduce", "In msg nelems": 1000, "dtype": "Half"}
-    path = written(
-        {"traceEvents": [event("kernel", "ncclKernel_AllReduce", "1", "2", **details)]},
-        tmp_path / "nccl.json",
-    )
+    path = written([event("kernel", "ncclKernel_AllReduce", 1, 2, **details)], tmp_path / "a.json")
     assert [span.bytes for span in traces.read(path).spans] == [2000]
 
 

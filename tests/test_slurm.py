@@ -1,4 +1,4 @@
-"""train.slurm on a real Slurm of one node, started here: a cancelled job stays cancelled, one whose time is up goes on."""
+"""train.slurm on a real Slurm of one node: a cancelled job ends, one whose time is up goes on later."""
 
 import getpass
 import os

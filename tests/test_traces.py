@@ -113,6 +113,7 @@ def test_events_of_the_shipped_trace_nest_or_follow_each_other():
             around.append(-end)
 
 
+@pytest.mark.slow
 def test_by_the_lessons_rule_each_loop_has_its_name_on_a_simulated_t4(sim):
     regime = lesson("07").regime.reference
     gained = {}

@@ -317,7 +317,8 @@ def _mover(control: Control) -> str:
         return f'<p><label><input type="checkbox" data-mover disabled{ticked}> {label}</label></p>'
     words = html.escape(json.dumps([text for text, _ in control.options]), quote=True)
     return (
-        f'<p><label><span style="display:inline-block;min-width:12em">{label}</span> <input type="range" data-mover disabled min="0" '
+        f'<p><label><span style="display:inline-block;min-width:12em">{label}</span> '
+        '<input type="range" data-mover disabled min="0" '
         f'max="{len(control.options) - 1}" value="{control.start}" data-words="{words}">'
         f"<output>{html.escape(control.options[control.start][0])}</output></label></p>"
     )

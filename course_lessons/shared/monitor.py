@@ -54,7 +54,7 @@ def watch(work: Callable[[], object], device: torch.device | str, seconds: float
 
 
 def joules(device: torch.device | str) -> float | None:
-    """Return the energy in joules that a card has taken since its driver was loaded; None where nothing tells.
+    """Return the joules that a card has taken since its driver was loaded, or None where nothing tells.
 
     The difference of two readings is the energy of what ran in between, of the whole card.
     """

@@ -160,8 +160,8 @@ def facts_of(
     calls
         How many calls it holds.
     counted
-        What was counted of the same work, on the same device. By default nothing: then the shares of FLOP/s and
-        bytes/s are nan, and the trace is taken for one of a device with a host.
+        What was counted of the same work, on the same device. By default nothing: then the shares of FLOP/s
+        and bytes/s are nan, and the trace is taken for one of a device with a host.
     calls_counted
         Over how many calls; by default over those of the trace.
 
@@ -226,9 +226,10 @@ SIZES = (1024, 2048, 4096)
 
 
 def best_flops(device: torch.device, unit: str = "fp32") -> float:
-    """Return the most FLOP/s of matrix products: modelled on ``sim``, else measured once (a CPU: for each number of threads).
+    """Return the most FLOP/s of matrix products: modelled on ``sim``, else measured once.
 
-    The largest need not be the fastest: a card at its power limit slows down, and a short product is over before.
+    A CPU is measured once for each number of threads. The largest need not be the fastest: a card at its
+    power limit slows down, and a short product is over before.
     """
     if device.type != "sim":
         return _flops(device, unit, _threads(device))
@@ -243,12 +244,10 @@ def _product(n: int, unit: str) -> cost.Work:
 
 
 def best_bytes(device: torch.device) -> float:
-    """Return the bytes/s that a large copy reads and writes: modelled on ``sim``, else measured once (a CPU: for each number of threads)."""
-    return (
-        simgpu.profile(device).memory_rate
-        if device.type == "sim"
-        else _bytes(device, _threads(device))
-    )
+    """Return the bytes/s that a large copy reads and writes: modelled on ``sim``, else measured once."""
+    if device.type == "sim":
+        return simgpu.profile(device).memory_rate
+    return _bytes(device, _threads(device))
 
 
 def _threads(device: torch.device) -> int:

@@ -1,6 +1,6 @@
 """What real GPUs did: traces that others published, slimmed, each with its source.
 
-``python -m tools.records.slim_traces`` makes the files; ``index.json`` beside them says what each is.
+``index.json`` beside the files says what each is, and which figures the full file has.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Recording:
 @cache
 def index() -> dict[str, dict[str, Any]]:
     """Return what is known of each recording, and its full file's figures."""
-    found: dict[str, dict[str, Any]] = json.loads((FOLDER / "index.json").read_text("utf-8"))
-    return found
+    entries: dict[str, dict[str, Any]] = json.loads((FOLDER / "index.json").read_text("utf-8"))
+    return entries
 
 
 @cache

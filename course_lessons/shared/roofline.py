@@ -1,4 +1,4 @@
-"""The roofline: what a device reaches, over how much is computed with each byte. Lessons 01 and 07 show it."""
+"""The roofline: the rate that a device reaches, over how much is computed with each byte."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ def explore() -> None:
         )
 
     Explorer(
-        question="A linear layer of 4,096 inputs and outputs: from which batch on does computing limit it on an "
-        "A100 in float16?",
+        question="A linear layer of 4,096 inputs and outputs: from which batch on does computing limit it "
+        "on an A100 in float16?",
         guesses=("4", "16", "64", "256"),
         controls={
             "batch": slider(word("batch"), BATCHES),
@@ -145,7 +145,8 @@ def explore() -> None:
             "card": slider(word("card"), CARDS, "A100"),
         },
         draw=draw,
-        found="From 256 on, of these four. A larger batch uses each weight more often and moves the layer to the right. Half the bytes move it "
-        "right as well, but tensor cores move the ridge further still: a faster chip needs a larger batch.",
+        found="From 256 on, of these four. A larger batch uses each weight more often and moves the layer "
+        "to the right. Half the bytes move it right as well, but tensor cores move the ridge further "
+        "still: a faster chip needs a larger batch.",
         telling={"batch": 3, "dtype": 2},
     ).show()

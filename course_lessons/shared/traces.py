@@ -29,7 +29,7 @@ from simgpu.clock import Span
 from simgpu.hollow import Hollow
 
 RECORDED = content.recorded("trace_simulated_t4.json.gz")
-"""Two steps of each of five loops on the simulated T4, written by ``python -m tools.records.trace_of_loops``."""
+"""Two steps of each of five loops on the simulated T4, by ``python -m tools.records.trace_of_loops``."""
 
 
 LOADING = "load a batch"
@@ -137,7 +137,7 @@ def tracing_device(device: torch.device | str) -> torch.device:
 
 @functools.cache
 def _is_seen(device: str) -> bool:
-    """Whether the profiler sees a device: it starts, and silently sees none, where CUPTI is missing or forbidden."""
+    """Return whether the profiler sees a device: without CUPTI it starts, and silently sees none."""
     one = torch.zeros(1, device=device)
     return trace(lambda: one.add_(1), device).has_device
 
@@ -186,13 +186,13 @@ def trace(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         seen.export_chrome_trace(str(path))
-        found = read(path)
-        found.steps = found.steps[-1:]
-        return found.whole_steps()
+        whole = read(path)
+        whole.steps = whole.steps[-1:]
+        return whole.whole_steps()
 
 
 def step_seconds(step: Callable[[], object], device: torch.device) -> float:
-    """Return how long a training step takes: measured; on the simulated device modelled, of two steps without values."""
+    """Return how long a training step takes: measured; on the simulated device modelled, without values."""
     if device.type != "sim":
         return measure(step, device=device, min_seconds=0.05).median
     return trace(step, device, 2, values=False).seconds / 2
@@ -262,14 +262,14 @@ def _threads(events: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, Any], tuple
             processes[event["pid"]] = event["args"]["name"]
         elif event.get("ph") == "M" and event["name"] == "thread_name":
             threads[event["pid"], event.get("tid")] = event["args"]["name"]
-    found = {}
+    lanes = {}
     for (pid, tid), thread in threads.items():
         owner = processes.get(pid, "")
         if not owner.endswith("(modelled)"):
             continue
-        name, _, place = owner.removesuffix("(modelled)").strip().rpartition(": ")
-        found[pid, tid] = (name, "host" if place == "host" else f"{place} {thread}")
-    return found
+        name, _, side = owner.removesuffix("(modelled)").strip().rpartition(": ")
+        lanes[pid, tid] = (name, "host" if side == "host" else f"{side} {thread}")
+    return lanes
 
 
 def _simulated(events: Iterable[Mapping[str, Any]], name: str | None) -> Iterator[Span]:
@@ -351,16 +351,7 @@ def category(event: Mapping[str, Any]) -> str:
     return "user_annotation" if annotated else cat
 
 
-_SIZES = {
-    "Byte": 1,
-    "Char": 1,
-    "Half": 2,
-    "BFloat16": 2,
-    "Int": 4,
-    "Float": 4,
-    "Long": 8,
-    "Double": 8,
-}
+_SIZES = dict(Byte=1, Char=1, Half=2, BFloat16=2, Int=4, Float=4, Long=8, Double=8)
 """Bytes of a number, by the names that NCCL's events give the types."""
 
 

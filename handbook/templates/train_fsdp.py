@@ -1,4 +1,4 @@
-"""Train a model that is too large for one GPU: FSDP keeps a part of it on each; it goes on from its last checkpoint.
+"""Train a model too large for one GPU: FSDP keeps a part of it on each; it goes on from its last checkpoint.
 
 torchrun --standalone --nproc-per-node 2 train_fsdp.py --epochs 5
 """
@@ -180,7 +180,7 @@ def local(tensor):
 
 
 def unlikely_value(tensor):
-    """Return a value that no initialisation writes, or None for bool and unsigned integers: they have none."""
+    """Return a value that no initializer writes, or None for bool and unsigned integers: they have none."""
     if tensor.is_floating_point() or tensor.is_complex():
         return math.nan
     if tensor.dtype == torch.bool or torch.iinfo(tensor.dtype).min == 0:

@@ -31,7 +31,7 @@ class Standing:
 
     @property
     def mark(self) -> str:
-        """``✓`` right at once, ``✓3`` at the third try, ``4?`` four tries and not yet, ``2!`` stopped with an error."""
+        """``✓`` right at once, ``✓3`` at the third try, ``4?`` four tries and not yet, ``2!`` an error."""
         if self.outcome == "right":
             return "✓" if self.tries == 1 else f"✓{self.tries}"
         return f"{self.tries}{'?' if self.outcome == 'not_yet' else '!'}"
@@ -108,14 +108,14 @@ class Classroom:
         return sorted(pairs, key=lambda pair: -pair[2].tries)
 
     def misconceptions(self, most: int = 3) -> list[Misconception]:
-        """Return the commonest diagnoses: the exercises' own first, by how many learners met them, then by how often."""
+        """Return the commonest diagnoses: the exercises' own first, then by learners, then by times."""
         met: dict[tuple[str, str], list[str]] = {}
         for learner in self.learners:
             for attempt in learner.attempts:
                 if attempt.outcome == "not_yet":
                     met.setdefault((attempt.exercise, attempt.diagnosis), []).append(learner.name)
-        found = [
-            Misconception(*key, tuple(dict.fromkeys(names)), len(names), _told(*key))
+        diagnoses = [
+            Misconception(*key, tuple(dict.fromkeys(names)), len(names), _text_of(*key))
             for key, names in met.items()
         ]
 
@@ -123,10 +123,10 @@ class Classroom:
             of_form = one.diagnosis not in known()[one.exercise].diagnoses
             return of_form, -len(one.learners), -one.times, one.exercise
 
-        return sorted(found, key=order)[:most]
+        return sorted(diagnoses, key=order)[:most]
 
 
-def _told(exercise: str, diagnosis: str) -> str:
+def _text_of(exercise: str, diagnosis: str) -> str:
     """Return what a learner reads who meets this diagnosis. An older course may have had others."""
     return known()[exercise].diagnoses.get(diagnosis) or COMMON.get(diagnosis, "")
 
@@ -137,29 +137,28 @@ def collect(folder: Path, names: Mapping[str, str] | None = None) -> Classroom:
     Parameters
     ----------
     folder
-        Hand-in files ``*.json``, also in folders; or a folder a learner with a ``progress.jsonl`` in it, as home
-        folders on a server are. Of several files of one name the newest counts.
+        Hand-in files ``*.json``, also in folders; or a folder a learner with a ``progress.jsonl`` in it, as
+        home folders on a server are. Of several files of one name the newest counts.
     names
         From the name in a file to the name to show. Where it is given, it is also the list of who
         should be there: a file of anybody else is left out.
     """
     room = Classroom()
-    newest: dict[str, tuple[datetime, list[object]]] = {}
+    newest: dict[str, tuple[datetime, tuple[Attempt, ...]]] = {}
     for path in _files(folder):
         try:
-            name, made, entries = _read(path, folder)
+            name, time, entries = _read(path, folder)
             if names is not None and name not in names:
                 raise FileError(f"{name} is not on the list of names")
-            _attempts(entries)
+            attempts = _attempts(entries)
         except FileError as reason:
             room.left_out.append((clean(path.relative_to(folder).as_posix()), str(reason)))
-        else:
-            newest[name] = max(
-                newest.get(name, (made, entries)), (made, entries), key=lambda of: of[0]
-            )
+            continue
+        if name not in newest or time > newest[name][0]:
+            newest[name] = time, attempts
     shown = names or {name: name for name in newest}
-    for name in sorted(newest, key=lambda name: shown[name]):
-        room.learners.append(Learner(shown[name], _attempts(newest[name][1])))
+    for name in sorted(newest, key=shown.get):
+        room.learners.append(Learner(shown[name], newest[name][1]))
     room.missing = [shown[name] for name in shown if name not in newest]
     return room
 
@@ -185,8 +184,8 @@ def read_names(path: Path) -> dict[str, str]:
 def _files(folder: Path) -> list[Path]:
     """Find hand-ins and progress files, here and in one folder a learner; links are not followed."""
     forms = ("*.json", "*/*.json", f"*/{RAW}", f"*/.pytorch-gpu-course/{RAW}")
-    found = sorted({path for form in forms for path in folder.glob(form)})
-    return [path for path in found if not path.is_symlink()]
+    paths = sorted({path for form in forms for path in folder.glob(form)})
+    return [path for path in paths if not path.is_symlink()]
 
 
 def _read(path: Path, folder: Path) -> tuple[str, datetime, list[object]]:
@@ -215,10 +214,10 @@ def _read(path: Path, folder: Path) -> tuple[str, datetime, list[object]]:
     if not isinstance(name, str) or not good_name(name) or not isinstance(entries, list):
         raise FileError("its name or its list of answers is missing")
     try:
-        made = datetime.fromisoformat(str(raw.get("made")))
+        time = datetime.fromisoformat(str(raw.get("made")))
     except ValueError:
         raise FileError("it has no date") from None
-    return name, made if made.tzinfo else made.replace(tzinfo=timezone.utc), entries
+    return name, time if time.tzinfo else time.replace(tzinfo=timezone.utc), entries
 
 
 def _entry(line: str) -> object:

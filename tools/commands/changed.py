@@ -1,4 +1,4 @@
-"""`test --changed`: the tests of the files that differ from the main branch, for the loop of a contributor."""
+"""`test --changed`: the tests of the files that differ from the main branch."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def tests_of(root: Path, files: Iterable[str]) -> tuple[list[str], list[str]]:
     for path in (root / "tests").glob("test_*.py"):
         if modules & imported(path):
             chosen.add(f"tests/{path.name}")
-    there = [test for test in chosen if (root / test.partition("::")[0]).exists()]
-    return sorted(there), sorted(ids)
+    existing = [test for test in chosen if (root / test.partition("::")[0]).exists()]
+    return sorted(existing), sorted(ids)
 
 
 def _is_exercise(path: Path) -> bool:

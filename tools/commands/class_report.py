@@ -122,7 +122,8 @@ _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 70em; margin: 1.5em auto; padding: 0 1em; }
 .wide { overflow-x: auto; } td, th { padding: .1em .6em; text-align: center; } .row { text-align: left; }
-td { color: #000; } .first { background: #5fb59a; } .later { background: #bfe3d6; } .untried { background: #e5e5e0; }
+td { color: #000; } .first { background: #5fb59a; } .later { background: #bfe3d6; }
+.untried { background: #e5e5e0; }
 .not_yet { background: #f0c666; } .raised { background: #e59a8a; }
 li { margin: .3em 0; } h1 { font-size: 1.4em; } h2 { font-size: 1.1em; }
 </style></head><body>
@@ -130,8 +131,8 @@ li { margin: .3em 0; } h1 { font-size: 1.4em; } h2 { font-size: 1.1em; }
 
 
 def _marks(learners: Sequence[Learner], exercise: Exercise) -> list[str]:
-    found = [one.on(exercise.id) for one in learners]
-    return [standing.mark if standing else "·" for standing in found]
+    standings = [one.on(exercise.id) for one in learners]
+    return [standing.mark if standing else "·" for standing in standings]
 
 
 def _cell(standing: Standing | None) -> str:
@@ -155,22 +156,22 @@ def _marked(line: str) -> str:
 
 
 def _misconceptions(room: Classroom) -> list[str]:
-    found = [
+    lines = [
         f"- {one.exercise}, {one.diagnosis}: {len(one.learners)} of {len(room.learners)} learners, "
         f"seen {one.times} {'time' if one.times == 1 else 'times'}. {one.text}"
         for one in room.misconceptions()
     ]
-    return found or ["- none yet"]
+    return lines or ["- none yet"]
 
 
 def _stuck(room: Classroom) -> list[str]:
-    found = [
+    lines = [
         f"- {learner.name}: {exercise}, {standing.tries} "
         f"{'try' if standing.tries == 1 else 'tries'}, the last: {standing.diagnosis}"
         for learner, exercise, standing in room.stuck()
     ]
-    more = len(found) - MOST_STUCK
-    shown = found[:MOST_STUCK] + ([f"- and {more} more"] if more > 0 else [])
+    more = len(lines) - MOST_STUCK
+    shown = lines[:MOST_STUCK] + ([f"- and {more} more"] if more > 0 else [])
     return shown or ["- nobody"]
 
 

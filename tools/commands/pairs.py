@@ -36,10 +36,10 @@ class Pair:
         return self._find(r"(?m)^(torch==\S+)")
 
     def _find(self, pattern: str) -> str:
-        found = re.search(pattern, self.file.read_text(encoding="utf-8"))
-        if found is None:
+        match = re.search(pattern, self.file.read_text(encoding="utf-8"))
+        if match is None:
             raise SetupError(f"{self.file} names no Python in its first line, or no torch.")
-        return found[1]
+        return match[1]
 
 
 def all_pairs(root: Path) -> dict[str, Pair]:
@@ -59,11 +59,14 @@ def find_python(version: str) -> str:
         return sys.executable
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     uv = Path.home() / ".local" / "share" / "uv" / "python"
-    places = [*pyenv.glob(f"{version}.*"), *uv.glob(f"cpython-{version}.*")]
-    calls = [[f"python{version}"], *([str(place / "bin" / "python3")] for place in sorted(places))]
+    folders = [*pyenv.glob(f"{version}.*"), *uv.glob(f"cpython-{version}.*")]
+    calls = [
+        [f"python{version}"],
+        *([str(folder / "bin" / "python3")] for folder in sorted(folders)),
+    ]
     for call in [*calls, ["py", f"-{version}"]]:
-        if found := _executable(call, version):
-            return found
+        if path := _executable(call, version):
+            return path
     raise SetupError(
         f"Python {version} is not on this machine: install it (uv python install {version} does), so "
         f"that  python{version}  is on the PATH, and call this again."
@@ -76,8 +79,8 @@ def _executable(call: list[str], version: str) -> str | None:
         return None
     code = "import sys; print('%d.%d' % sys.version_info[:2], sys.executable)"
     done = subprocess.run([*call, "-c", code], capture_output=True, text=True, check=False)
-    found, _, path = done.stdout.strip().partition(" ")
-    return path if done.returncode == 0 and found == version else None
+    printed, _, path = done.stdout.strip().partition(" ")
+    return path if done.returncode == 0 and printed == version else None
 
 
 def main(versions: Sequence[str]) -> int:

@@ -15,7 +15,8 @@ from tools.records.checks import problems
 if TYPE_CHECKING:
     import torch
 
-    from tools.records import Experiment, LeftOut, Point, Record
+    from tools.records.experiments import Experiment, LeftOut, Point
+    from tools.records.files import Record
 
 NEEDS = ("torch", "tqdm", "jsonschema")
 LINE = "{desc}{n_fmt} of {total_fmt}, {elapsed} gone{postfix}"
@@ -70,10 +71,9 @@ def main(args: argparse.Namespace) -> int:
         return _check(args.check)
     import simgpu
     from course_utils import evidence
-    from tools import records
-    from tools.records import table
+    from tools.records import experiments, files, table
 
-    known = records.EXPERIMENTS
+    known = experiments.REGISTRY
     names = args.only or list(known)
     if unknown := [name for name in names if name not in known]:
         return refuse(f"There is no experiment {unknown[0]}: choose from {', '.join(known)}.", 2)
@@ -82,15 +82,15 @@ def main(args: argparse.Namespace) -> int:
         _list(chosen, args.quick)
         return 0
     try:
-        devices = [simgpu.enable(args.modelled)] if args.modelled else records.working_devices()
+        devices = [simgpu.enable(args.modelled)] if args.modelled else files.working_devices()
     except RuntimeError as error:
         return refuse(error, 1)
     if args.points and not args.points.absolute().parent.is_dir():
         return refuse(f"There is no folder {args.points.parent} to write to.", 2)
-    description = records.machine(devices)
-    path = (args.output or evidence.FOLDER) / records.file_name(description)
+    description = files.machine(devices)
+    path = (args.output or evidence.FOLDER) / files.file_name(description)
     try:
-        status = _record(args, chosen, devices, records.Record(path, description, args.again))
+        status = _record(args, chosen, devices, files.Record(path, description, args.again))
         if args.points and path.exists():
             written, without = table.write(path, args.points)
             print(
@@ -100,8 +100,8 @@ def main(args: argparse.Namespace) -> int:
     except evidence.RecordError as error:
         return refuse(f"{error} The file was not touched.", 1)
     except OSError as error:
-        said = f"{path} cannot be written ({error.strerror}): name another place"
-        return refuse(f"{said} with --output FOLDER.", 1)
+        sentence = f"{path} cannot be written ({error.strerror}): name another place"
+        return refuse(f"{sentence} with --output FOLDER.", 1)
 
 
 def _record(
@@ -110,11 +110,11 @@ def _record(
     devices: Sequence[torch.device],
     record: Record,
 ) -> int:
-    from tools import records
+    from tools.records.experiments import points
 
     if args.note is not None:
         record.note = args.note
-    asked = records.points(chosen, devices, args.quick)
+    asked = points(chosen, devices, args.quick)
     if not asked:
         print("Nothing to do: what the host does, such as loading data, is not modelled.")
         return 0
@@ -140,19 +140,19 @@ def _run(todo: Sequence[Point], record: Record) -> bool:
     """Measure, and say what has no result and why; return whether something failed."""
     from course_utils import bar
     from course_utils.evidence import RecordError
-    from tools import records
+    from tools.records.experiments import LeftOut, run_points
 
-    left_out: list[tuple[Point, records.LeftOut]] = []
+    left_out: list[tuple[Point, LeftOut]] = []
     progress = bar(total=len(todo), desc=str(todo[0]), bar_format=LINE)
     start = perf_counter()
-    for done, (point, found) in enumerate(records.run_points(todo), start=1):
-        if isinstance(found, records.LeftOut):
-            left_out.append((point, found))
+    for done, (point, outcome) in enumerate(run_points(todo), start=1):
+        if isinstance(outcome, LeftOut):
+            left_out.append((point, outcome))
         else:
             try:
-                record.add(point, found)
+                record.add(point, outcome)
             except RecordError as error:
-                left_out.append((point, records.LeftOut(str(error), failed=True)))
+                left_out.append((point, LeftOut(str(error), failed=True)))
         pace = (perf_counter() - start) / _guess(todo[:done])
         rest = _guess(todo[done:])
         progress.set_postfix_str(f"{_about(rest * pace)} left" if rest else "", refresh=False)
@@ -216,12 +216,12 @@ def _check(paths: Sequence[Path]) -> int:
 def _unknown(path: Path) -> list[str]:
     """Return a sentence for each experiment of a good file that this copy of the course has not."""
     from course_utils import evidence
-    from tools.records import EXPERIMENTS
+    from tools.records.experiments import REGISTRY
 
     measured = [m for m in evidence.read_records(path) if m.kind != "published"]
     names = dict.fromkeys(
-        m.experiment if m.experiment not in EXPERIMENTS else m.label
+        m.experiment if m.experiment not in REGISTRY else m.label
         for m in measured
-        if m.experiment not in EXPERIMENTS or not EXPERIMENTS[m.experiment].takes(m.parameters)
+        if m.experiment not in REGISTRY or not REGISTRY[m.experiment].takes(m.parameters)
     )
     return [f"{path.name}: this copy of the course has no experiment {name}." for name in names]

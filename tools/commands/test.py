@@ -21,8 +21,8 @@ from tools.commands.changed import changed_files, tests_of
 from tools.commands.pairs import all_pairs, find_python
 
 NO_TESTS = 5  # pytest's status where it found no test
-# tests/conftest.py has the order.
 TOGETHER = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+"""Two workers; tests/conftest.py has the order, and what one worker gets as a whole."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,9 @@ QUICK = (
     Stage("quick tests", ("pytest", "-m", f"not slow and not notebook and {ALONE}", *TOGETHER)),
 )
 FULL = (
-    Stage("slow tests", ("pytest", "-m", f"slow and not notebook and {ALONE}", *TOGETHER)),
     Stage(
-        "notebooks, two at a time",
-        ("pytest", "-m", f"notebook and {ALONE}", "-n", "2", "--dist", "load"),
+        "slow tests and lessons",
+        ("pytest", "-m", f"(slow or notebook) and {ALONE}", *TOGETHER),
     ),
     Stage("what measures, one at a time", ("pytest", "-m", "serial and not everywhere")),
 )
@@ -57,8 +56,7 @@ EVERYWHERE = (
 
 
 def _lessons(file: str) -> Stage:
-    call = ("pytest", f"tests/{file}", "-m", "notebook", "-n", "2", "--dist", "load")
-    return Stage("lessons as shipped", call)
+    return Stage("lessons as shipped", ("pytest", f"tests/{file}", "-m", "notebook", *TOGETHER))
 
 
 def _slow(name: str, folder: str, files: str, which: str) -> Stage:
@@ -98,7 +96,7 @@ TRANSLATED = "colab"
 
 
 def _changed(root: Path) -> tuple[Stage, ...]:
-    """Return the stages of `--changed`: ruff, the tests of what changed, and the checks of changed exercises."""
+    """Return the stages of `--changed`: ruff, tests of what changed, and checks of changed exercises."""
     changed = changed_files(root)
     if not changed:
         raise SetupError("Nothing differs from the main branch: there is nothing to test.")
@@ -244,10 +242,10 @@ def _count(report: Path) -> Counter[str]:
     """Sum up a JUnit report; empty where pytest stopped before it wrote one."""
     if not report.is_file():
         return Counter()
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for suite in ET.parse(report).getroot().iter("testsuite"):
         for name in ("tests", "failures", "errors", "skipped"):
-            found[name] += int(suite.get(name, 0))
-    failed = found["failures"] + found["errors"]
-    passed = max(found["tests"] - failed - found["skipped"], 0)
-    return Counter(tests=found["tests"], passed=passed, failed=failed, skipped=found["skipped"])
+            counts[name] += int(suite.get(name, 0))
+    failed = counts["failures"] + counts["errors"]
+    passed = max(counts["tests"] - failed - counts["skipped"], 0)
+    return Counter(tests=counts["tests"], passed=passed, failed=failed, skipped=counts["skipped"])

@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from tqdm import tqdm
 
 from .compare import Found, LeftOut, hold
 from .report import as_json, as_text
 from .table import Unreadable, held_out, read, without_repeats
-
-PATIENCE = 10.0
-"""Seconds after which one is told how far it is, and again."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -42,17 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     if args.part:
         rows = [row for row in rows if held_out(row) == (args.part == "held-out")]
-    all_held, last = [], time.monotonic()
-    for done, row in enumerate(rows):
-        if time.monotonic() - last > PATIENCE:
-            print(f"{done} of {len(rows)} rows", file=sys.stderr, flush=True)
-            last = time.monotonic()
-        all_held.append(hold(row))
-    found = [each for each in all_held if isinstance(each, Found)]
-    left_out = [each for each in all_held if isinstance(each, LeftOut)]
-    print(as_text(found, left_out, len(again), args.worst))
+    outcomes = [hold(row) for row in tqdm(rows, disable=None)]  # no bar where stderr is a file
+    compared = [each for each in outcomes if isinstance(each, Found)]
+    left_out = [each for each in outcomes if isinstance(each, LeftOut)]
+    print(as_text(compared, left_out, len(again), args.worst))
     if args.json:
-        text = json.dumps(as_json(found, left_out, len(again)), indent=1)
+        text = json.dumps(as_json(compared, left_out, len(again)), indent=1)
         args.json.write_text(text + "\n", encoding="utf-8")
     return 0
 

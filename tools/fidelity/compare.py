@@ -57,7 +57,7 @@ def interpret(row: Row) -> Reading:
 
 
 class Found(NamedTuple):
-    """A row, its meaning and its card's profile; measured and modelled, in ``quantity``: seconds or bytes."""
+    """A row, its meaning and its card's profile, measured and modelled; ``quantity``: seconds or bytes."""
 
     row: Row
     meaning: Reading
@@ -84,7 +84,7 @@ HOST = 1.0
 
 
 def seconds_of(workload: Calls | Copy | Collective, profile: Profile, host: bool = False) -> float:
-    """Return how long the device takes; with ``host``, with the host's work on an eager call on an idle device."""
+    """Return the device's seconds; with ``host``, those of an eager call with the host's work."""
     if isinstance(workload, Copy):
         clock = Clock(0, profile, HostClock())
         return clock.copy_seconds(workload.direction, workload.bytes, workload.pinned)
@@ -106,13 +106,13 @@ def hold(row: Row) -> Found | LeftOut:
         meaning, profile = interpret(row), profile_of(row.hardware)
         quantity, real = measured(row, meaning.amount)
         if isinstance(meaning.workload, Step):
-            found = run(meaning.workload, profile)
+            modelled = run(meaning.workload, profile)
         else:
             seconds = seconds_of(meaning.workload, profiles.load(profile), meaning.host)
-            found = {"seconds": seconds}
+            modelled = {"seconds": seconds}
     except Unsupported as reason:
         return LeftOut(row, str(reason))
-    figure = found.get(meaning.meter if quantity == "bytes" else quantity)
+    figure = modelled.get(meaning.meter if quantity == "bytes" else quantity)
     if figure is None:
         return LeftOut(row, "its memory is not modelled")
     return Found(row, meaning, profile, quantity, real, figure)

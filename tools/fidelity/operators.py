@@ -38,7 +38,7 @@ class _Noted(TorchDispatchMode):
 
 
 class Asked(NamedTuple):
-    """What a call gives the device, kernel by kernel; whether a library does one; operators without a kernel."""
+    """The kernels of a call, whether a library has one of them, and how many operators have no kernel."""
 
     works: tuple[cost.Work, ...]
     library: bool
@@ -132,7 +132,7 @@ _VOCABULARY = {"Llama-2": 32_000, "Llama-3": 128_256, "phi-2": 51_200}
 
 
 def layer(row: Row) -> Reading:
-    """One operator of a language model's layer, from a profiler (vidur): the part of one of ``tp`` cards, no host."""
+    """Read an operator of a language model's layer from a profiler (vidur): one of ``tp`` cards, no host."""
     op = row.workload.removeprefix("op:")
     width, ffn, heads, kv, tokens, tp = field(row, "d ffn heads kv tokens tp")
     gated, head = "gated=True" in row.params, width // heads
@@ -173,8 +173,8 @@ def deepbench(row: Row) -> Reading:
 
 def rate_of_product(row: Row) -> Reading:
     """Say how long a product takes whose FLOP/s were measured: cublasLt, mamf."""
-    found = re.search(r"MxNxK=(\d+)x(\d+)x(\d+)", row.params)
-    m, n, k = map(int, found.groups()) if found else field(row, "m n k")
+    sizes = re.search(r"MxNxK=(\d+)x(\d+)x(\d+)", row.params)
+    m, n, k = map(int, sizes.groups()) if sizes else field(row, "m n k")
     return _call(row, "mm", m, n, k, amount=2 * m * n * k)
 
 
@@ -191,8 +191,8 @@ def wall_clock(row: Row) -> Reading:
 def own_call(row: Row) -> Reading:
     """``call:NAME`` with ``sizes=4x8x16``: a name and sizes of `CALLS`.
 
-    With ``timed=eager`` the host's work on the call is in the time; with ``timed=loop`` calls followed each other,
-    and the slower of host and device decides.
+    With ``timed=eager`` the host's work on the call is in the time; with ``timed=loop`` calls followed each
+    other, and the slower of host and device decides.
     """
     name = row.workload.removeprefix("call:")
     if name not in CALLS:

@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
+from course_utils.number_format import amount
+from course_utils.show import table
+
 from .compare import Found, LeftOut
 
 LONG = 1e-4
@@ -17,7 +20,10 @@ NEAR = 0.25
 
 
 class Group(NamedTuple):
-    """Like rows: how many, the medians of modelled over measured and of |ratio - 1|, the shares in 25 and 10 %."""
+    """Rows of a kind.
+
+    How many, the medians of modelled over measured and of |ratio - 1|, the shares within 25 % and 10 %.
+    """
 
     hardware: str
     kind: str
@@ -30,29 +36,29 @@ class Group(NamedTuple):
     very_near: float
 
 
-def size_of(found: Found) -> str:
+def size_of(compared: Found) -> str:
     """Return the class of size that a row belongs to, where size matters."""
-    if found.quantity == "bytes" or found.meaning.kind.startswith("network"):
+    if compared.quantity == "bytes" or compared.meaning.kind.startswith("network"):
         return ""
-    return "0.1 ms and more" if found.measured >= LONG else "below 0.1 ms"
+    return "0.1 ms and more" if compared.measured >= LONG else "below 0.1 ms"
 
 
-def groups(found: Iterable[Found]) -> list[Group]:
+def groups(compared: Iterable[Found]) -> list[Group]:
     """Sum rows up by hardware, kind of work, size and quantity."""
     alike: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
-    for each in found:
+    for each in compared:
         alike[each.profile, each.meaning.kind, size_of(each), each.quantity].append(each.ratio)
-    made = []
+    result = []
     for key, ratios in sorted(alike.items()):
-        off, n = [abs(ratio - 1) for ratio in ratios], len(ratios)
-        near, very_near = (sum(error <= most for error in off) / n for most in (NEAR, 0.1))
-        made.append(Group(*key, n, median(ratios), median(off), near, very_near))
-    return made
+        errors, n = [abs(ratio - 1) for ratio in ratios], len(ratios)
+        near, very_near = (sum(error <= limit for error in errors) / n for limit in (NEAR, 0.1))
+        result.append(Group(*key, n, median(ratios), median(errors), near, very_near))
+    return result
 
 
-def worst(found: Iterable[Found], count: int) -> list[Found]:
+def worst(compared: Iterable[Found], count: int) -> list[Found]:
     """Return the rows that are furthest off, by the factor between modelled and measured."""
-    return sorted(found, key=lambda each: max(each.ratio, 1 / each.ratio), reverse=True)[:count]
+    return sorted(compared, key=lambda each: max(each.ratio, 1 / each.ratio), reverse=True)[:count]
 
 
 def reasons(left_out: Iterable[LeftOut]) -> list[tuple[str, str, int]]:
@@ -61,31 +67,26 @@ def reasons(left_out: Iterable[LeftOut]) -> list[tuple[str, str, int]]:
     return [(*what, n) for what, n in counted.most_common()]
 
 
-def as_text(found: Sequence[Found], left_out: Sequence[LeftOut], again: int, count: int) -> str:
+def as_text(compared: Sequence[Found], left_out: Sequence[LeftOut], again: int, count: int) -> str:
     """Return the report for a reader, with ``count`` of the worst rows of each kind of work.
 
     ``again`` says how many rows were left away because an earlier file has them too.
     """
-    first = f"{len(found)} rows modelled, {len(left_out)} not"
+    first = f"{len(compared)} rows modelled, {len(left_out)} not"
     if again:
         first += f", and {again} given in an earlier file already"
-    rows = [("Card", "Work", "Size", "Rows", "Ratio", "Error", "In 25 %", "In 10 %")]
-    for g in groups(found):
-        what = f"{g.kind}: memory" if g.quantity == "bytes" else g.kind
+    rows = []
+    for g in groups(compared):
+        kind = f"{g.kind}: memory" if g.quantity == "bytes" else g.kind
         shares = (f"{share:.0%}" for share in (g.error, g.near, g.very_near))
-        rows.append((g.hardware, what, g.size, str(g.n), f"{g.ratio:.2f}", *shares))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        rows.append((g.hardware, kind, g.size, g.n, f"{g.ratio:.2f}", *shares))
+    head = ("Card", "Work", "Size", "Rows", "Ratio", "Error", "In 25 %", "In 10 %")
     lines = [f"{first}. Ratio: modelled / measured; error: the median of |ratio - 1|.", ""]
-    for row in rows:
-        cells = (
-            f"{c:{'<' if i < 3 else '>'}{w}}"
-            for i, (c, w) in enumerate(zip(row, widths, strict=True))
-        )
-        lines.append("  ".join(cells).rstrip())
-    if count and found:
+    lines.append(table(head, rows)[0])
+    if count and compared:
         lines += ["", "Furthest off:"]
-        for kind in sorted({each.meaning.kind for each in found}):
-            alike = [each for each in found if each.meaning.kind == kind]
+        for kind in sorted({each.meaning.kind for each in compared}):
+            alike = [each for each in compared if each.meaning.kind == kind]
             lines += [_line(each) for each in worst(alike, count)]
     if left_out:
         lines += ["", "Not modelled:"]
@@ -96,30 +97,34 @@ def as_text(found: Sequence[Found], left_out: Sequence[LeftOut], again: int, cou
 
 
 def _line(each: Found) -> str:
-    what = f"{each.row.workload} {each.row.params}".strip()
-    sizes = f"{_amount(each.modelled, each.quantity)} for {_amount(each.measured, each.quantity)}"
-    return f"  {each.ratio:8.3g}  {each.meaning.kind}, {each.profile}: {sizes}: {what[:110]}"
+    workload = f"{each.row.workload} {each.row.params}".strip()[:110]
+    unit = "B" if each.quantity == "bytes" else "s"
+    sizes = f"{amount(each.modelled, unit)} for {amount(each.measured, unit)}"
+    return f"  {each.ratio:8.3g}  {each.meaning.kind}, {each.profile}: {sizes}: {workload}"
 
 
-def _amount(value: float, quantity: str) -> str:
-    if quantity == "bytes":
-        return f"{value / 1e9:.3g} GB"
-    scale, unit = (1.0, "s") if value >= 1 else (1e-3, "ms") if value >= 1e-3 else (1e-6, "µs")
-    return f"{value / scale:.3g} {unit}"
-
-
-def as_json(found: Sequence[Found], left_out: Sequence[LeftOut], again: int) -> dict[str, Any]:
+def as_json(compared: Sequence[Found], left_out: Sequence[LeftOut], again: int) -> dict[str, Any]:
     """Return the report for a machine: every row, the groups, and what was left out; SI units."""
-    said = ("file", "line", "source", "workload", "params", "dtype", "hardware")
+    columns = ("file", "line", "source", "workload", "params", "dtype", "hardware")
     rows = [
-        {name: getattr(f.row, name) for name in said}
-        | {"profile": f.profile, "kind": f.meaning.kind, "size": size_of(f), "host": f.meaning.host}
-        | {"quantity": f.quantity, "measured": f.measured, "modelled": f.modelled}
-        for f in found
+        {
+            **{name: getattr(f.row, name) for name in columns},
+            "profile": f.profile,
+            "kind": f.meaning.kind,
+            "size": size_of(f),
+            "host": f.meaning.host,
+            "quantity": f.quantity,
+            "measured": f.measured,
+            "modelled": f.modelled,
+        }
+        for f in compared
     ]
     left = [{"workload": name, "reason": why, "rows": n} for name, why, n in reasons(left_out)]
     return {
-        **{"schema": 1, "kind": "modelled beside measured", "rows": rows},
-        "groups": [group._asdict() for group in groups(found)],
-        **{"not_modelled": left, "given_twice": again},
+        "schema": 1,
+        "kind": "modelled beside measured",
+        "rows": rows,
+        "groups": [group._asdict() for group in groups(compared)],
+        "not_modelled": left,
+        "given_twice": again,
     }

@@ -1,7 +1,7 @@
 """One step of a network on the simulated device: its time and its memory, without a value.
 
-The network, its input and its optimiser are made as a learner's program makes them, on a device of its own in the
-`hollow` mode, and the virtual clock is read before and after.
+The network, its input and its optimiser are made as a learner's program makes them, on a device of its own
+in the `hollow` mode, and the virtual clock is read before and after.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
 TRACED = 0.7
 """Of a host's work on a network: what is left where no Python runs.
 
-Chosen on six in ten times of BERT in TorchScript on a T4, a V100 and an A100 (NVIDIA/FasterTransformer); a BERT of
-very few numbers takes 0.43 of the time traced that it takes from Python on a CPU of today.
+Chosen on six in ten times of BERT in TorchScript on a T4, a V100 and an A100 (NVIDIA/FasterTransformer); a
+BERT of very few numbers takes 0.43 of the time traced that it takes from Python on a CPU of today.
 """
 
 
@@ -85,10 +85,10 @@ def _timed(step: Step, device: torch.device) -> dict[str, float]:
 
 
 def workspace(profile: Profile) -> int:
-    """Return the bytes that PyTorch gives cuBLAS at its first product, which the simulated device itself does not.
+    """Return the bytes that PyTorch gives cuBLAS at its first product: the simulated device has none.
 
-    This is the default of ``CUBLAS_WORKSPACE_CONFIG``: ``:4096:2:16:8``, and ``:4096:8`` from Hopper on, each a size
-    in KiB and how many of it.
+    This is the default of ``CUBLAS_WORKSPACE_CONFIG``: ``:4096:2:16:8``, and ``:4096:8`` from Hopper on,
+    each a size in KiB and how many of it.
     """
     return 1024 * (4096 * 8 if profile.capability >= (9, 0) else 4096 * 2 + 16 * 8)
 

@@ -29,8 +29,8 @@ _OWN = {"fp32": "strict", "tf32": "tf32", "fp16": "amp", "bf16": "amp_bf16"}
 def own_step(row: Row) -> Reading:
     """``step:NETWORK`` with ``batch=8 size=224 mode=momentum``, where 16 bits mean autocast.
 
-    ``mode`` is a `Step`'s; ``channels_last=True`` and ``fused=True`` may stand beside it, and ``images=100`` where
-    the time is of so many. A rate counts samples, or the tokens of a text.
+    ``mode`` is a `Step`'s; ``channels_last=True`` and ``fused=True`` may stand beside it, and
+    ``images=100`` where the time is of so many. A rate counts samples, or the tokens of a text.
     """
     known = dict(re.findall(r"(\w+)=(\w+)", row.params))
     mode, dtype, unit = known.get("mode", ""), row.dtype, unit_of(row)
@@ -44,14 +44,14 @@ def own_step(row: Row) -> Reading:
     last, scaled = known.get("channels_last") == "True", dtype == "fp16" and mode != "infer"
     network = row.workload.removeprefix("step:")
     step = Step(network, batch, size, _OWN[dtype], mode, last, scaled, options=options)
-    found = _read(step)
+    reading = _read(step)
     if unit not in RATES:
         images = batch if unit in BYTES else int(known.get("images", batch))
-        return found._replace(amount=images / batch)
+        return reading._replace(amount=images / batch)
     text = len(input_of(step)[0]) == 2
     if unit not in SAMPLE_RATES and not (unit in TOKEN_RATES and text):
         raise Unsupported(f"a rate in {unit!r} does not count what this step does")
-    return found._replace(amount=batch if unit in SAMPLE_RATES else batch * size)
+    return reading._replace(amount=batch if unit in SAMPLE_RATES else batch * size)
 
 
 def _samples(row: Row, batch: int) -> int:
@@ -63,13 +63,13 @@ def timm(row: Row) -> Reading:
     """pytorch-image-models: the name of the file tells precision, layout and version."""
     task, name = row.workload.split()
     pattern = r"batch=(\d+)(?:\.0)? img=(\d+) .*file=(\w+)-(nchw|nhwc)-pt(\d+)\S*"
-    found = match(row, pattern, "batch, img and file")
-    if "dynamo" in found[0]:
+    parts = match(row, pattern, "batch, img and file")
+    if "dynamo" in parts[0]:
         raise Unsupported(COMPILED)
-    old = name.startswith(("vit", "deit")) and int(found[5]) < 200  # before PyTorch 2.0
+    old = name.startswith(("vit", "deit")) and int(parts[5]) < 200  # before PyTorch 2.0
     options = (("fused", False),) if old else ()
-    mode, batch = "nesterov" if task == "train" else "infer", int(found[1])
-    step = Step(name, batch, int(found[2]), found[3], mode, found[4] == "nhwc", options=options)
+    mode, batch = "nesterov" if task == "train" else "infer", int(parts[1])
+    step = Step(name, batch, int(parts[2]), parts[3], mode, parts[4] == "nhwc", options=options)
     return _read(step, amount=_samples(row, batch))
 
 
@@ -140,8 +140,8 @@ _IMAGES: dict[str, tuple[str, tuple[tuple[str, object], ...]]] = {
 def hugging_face(row: Row) -> Reading:
     """BERT with a score for every word; and images, attention by hand and in three products.
 
-    BERT is trained on the sum of its scores. Its inference is of writing on, one word after the other, each time
-    with the whole text: the last pass has the most memory.
+    BERT is trained on the sum of its scores. Its inference is of writing on, one word after the other, each
+    time with the whole text: the last pass has the most memory.
     """
     if "compile default" in row.params:
         raise Unsupported(COMPILED)
@@ -221,8 +221,8 @@ _BOOK: tuple[dict[str, object], ...] = (
 
 def book(row: Row) -> Reading:
     """GPT-2 in eight batches of 1,024 tokens, as a book's program becomes faster step by step."""
-    found = re.match(r"(?:00_orig|cumulative: (\d+)) ", row.params)
-    number = int(found[1] or 0) if found else len(_BOOK)
+    program = re.match(r"(?:00_orig|cumulative: (\d+)) ", row.params)
+    number = int(program[1] or 0) if program else len(_BOOK)
     if number >= len(_BOOK):
         raise Unsupported(COMPILED)
     settings = {k: v for change in _BOOK[: number + 1] for k, v in change.items()}
@@ -237,8 +237,8 @@ def book(row: Row) -> Reading:
 def llm_foundry(row: Row) -> Reading:
     """MPT on the cards of one machine that share its weights: what one of them computes.
 
-    The optimiser is left out, because each card does its own share once in many batches, and so is the exchange
-    among the cards.
+    The optimiser is left out, because each card does its own share once in many batches, and so is the
+    exchange among the cards.
     """
     if row.metric != "throughput":
         raise Unsupported("the same run's tokens a second say it as well")
@@ -259,8 +259,8 @@ def lit_gpt(row: Row) -> Reading:
         raise Unsupported("a part of its weights is trained, on texts of unsaid length")
     if "Quantization=None" not in row.params:
         raise Unsupported("its weights are quantised")
-    found = re.search(r"Size=(\d+) B Model=Llama 2 ", row.params)
-    return _read(Step(f"llama_2_{found[1]}b" if found else "", 1, 1, "bf16"))
+    size = re.search(r"Size=(\d+) B Model=Llama 2 ", row.params)
+    return _read(Step(f"llama_2_{size[1]}b" if size else "", 1, 1, "bf16"))
 
 
 def torchtune(row: Row) -> Reading:

@@ -1,7 +1,7 @@
-"""Measurements of real GPUs, read from files: one `Row` a figure, in seconds or bytes, of a card with a profile.
+"""Measurements of real GPUs, read from files: one `Row` a figure.
 
-Two forms are known, plain or gzipped: tables of workloads with their parameters (``points.csv``), and tables of
-single operators with their sizes (``neusight_train.csv.gz``).
+Two forms are known, plain or gzipped: tables of workloads with their parameters (``points.csv``), and
+tables of single operators with their sizes (``neusight_train.csv.gz``).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def held_out(row: Row, share: float = 0.4) -> bool:
 
 
 def without_repeats(files: Sequence[Sequence[Row]]) -> tuple[list[Row], list[Row]]:
-    """Return the rows of several files, and apart those of an earlier file; twice in one file is measured twice."""
+    """Return the rows of several files, and those that an earlier file has; a file may repeat itself."""
     kept: list[Row] = []
     again: list[Row] = []
     for rows in files:
@@ -125,8 +125,9 @@ def measured(row: Row, amount: float) -> tuple[str, float]:
     row
         The row.
     amount
-        For a rate, how much is done in the time that is modelled: FLOP, bytes, samples, tokens. For a time, how
-        many times the work was done in it. For bytes, by how much the unit is larger than its name says.
+        For a rate, how much is done in the time that is modelled: FLOP, bytes, samples, tokens. For a time,
+        how many times the work was done in it. For bytes, by how much the unit is larger than its name
+        says.
     """
     unit = unit_of(row)
     try:
@@ -153,8 +154,8 @@ def dtype_of(row: Row) -> str:
 
 def field(row: Row, names: str) -> list[int]:
     """Return the numbers that a row's parameters name, as in ``m=1024 n=768`` or ``B1 M226 K(out)5607``."""
-    found = re.findall(r"([A-Za-z_]+)(?:\([a-z]+\))?=?(\d+)(?![\d.A-Za-z])", row.params)
-    known = {name: int(number) for name, number in found}
+    pairs = re.findall(r"([A-Za-z_]+)(?:\([a-z]+\))?=?(\d+)(?![\d.A-Za-z])", row.params)
+    known = {name: int(number) for name, number in pairs}
     missing = [name for name in names.split() if name not in known]
     if missing:
         raise Unsupported(f"its parameters do not say {', '.join(missing)}")
@@ -163,8 +164,8 @@ def field(row: Row, names: str) -> list[int]:
 
 def match(row: Row, pattern: str, what: str) -> re.Match[str]:
     """Return where a pattern fits a row's parameters, or say what they do not say."""
-    if found := re.search(pattern, row.params):
-        return found
+    if fit := re.search(pattern, row.params):
+        return fit
     raise Unsupported(f"its parameters do not say {what}")
 
 
@@ -179,12 +180,12 @@ _CARDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def profile_of(hardware: str) -> str:
-    """Return the name of the profile for a card: the first pattern that fits decides, the first that there is."""
+    """Return the name of the profile for a card: the first pattern that matches decides."""
     for pattern, candidates in _CARDS:
         if re.search(pattern, hardware, re.IGNORECASE):
-            there = [name for name in candidates if name in profiles.names()]
-            if there:
-                return there[0]
+            existing = [name for name in candidates if name in profiles.names()]
+            if existing:
+                return existing[0]
             if candidates:
                 raise Unsupported(f"there is no profile {candidates[0]!r} yet")
             break

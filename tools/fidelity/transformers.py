@@ -23,9 +23,9 @@ class Shape(NamedTuple):
 class Attention(nn.Module):
     """Attention with as many keys as queries.
 
-    It is one fused operator or its products and softmax by themselves; query, key and value come from one joint
-    product or from three; ``dropout`` is for those by themselves: a GPU's fused kernel drops on the way at next to
-    no cost, and the CPU's cannot drop.
+    It is one fused operator or its products and softmax by themselves; query, key and value come from one
+    joint product or from three; ``dropout`` is for those by themselves: a GPU's fused kernel drops on the
+    way at next to no cost, and the CPU's cannot drop.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ def _mlp(shape: Shape, by_hand: bool = False) -> nn.Sequential:
 
 
 class Layer(nn.Module):
-    """A layer that normalises first, as in ViT and GPT-2; ``by_hand``: norms and activations of single operators."""
+    """A pre-norm layer, as in ViT and GPT-2; ``by_hand``: norms and activations of single operators."""
 
     def __init__(self, shape: Shape, dropout=0.0, by_hand=False, **attention: bool) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ class Layer(nn.Module):
 
 
 class ViT(nn.Module):
-    """A vision transformer for 224 × 224 in patches of 16 × 16 (Dosovitskiy et al., 2020; Touvron et al., 2020)."""
+    """A vision transformer for 224 × 224 in patches of 16 × 16 (Dosovitskiy et al.; Touvron et al., 2020)."""
 
     def __init__(self, shape: Shape, classes: int = 1000, **layer: bool) -> None:
         super().__init__()
@@ -145,8 +145,8 @@ class BertLayer(nn.Module):
 class Bert(nn.Module):
     """BERT (Devlin et al., 2018), with a head or none.
 
-    ``head`` is ``"pooler"``; ``"words"``, a score for every word at every place; ``"span"``, two scores at every
-    place; or ``""``. Without ``embedded`` it takes vectors in place of words' numbers.
+    ``head`` is ``"pooler"``; ``"words"``, a score for every word at every place; ``"span"``, two scores at
+    every place; or ``""``. Without ``embedded`` it takes vectors in place of words' numbers.
     """
 
     WORDS = 30522

@@ -10,7 +10,7 @@ import torch
 
 
 class Calls(NamedTuple):
-    """One call of an operator, by a name and sizes of ``operators.CALLS``, or of the few that PyTorch makes of it.
+    """One call of an operator, by a name and sizes of ``operators.CALLS``.
 
     ``looped`` says that it was called again and again, so that a launch hides behind the kernel before it.
     """
@@ -46,9 +46,9 @@ class Step(NamedTuple):
     network, batch, size
         A key of ``networks.NETWORKS``; how many samples; pixels a side, or tokens.
     precision
-        ``"fp32"``, ``"tf32"``; ``"amp"`` and ``"amp_bf16"`` for autocast; ``"fp16"`` and ``"bf16"`` for weights of
-        that dtype. With ``"fp32"`` convolutions may use TF32 and products may not, as in PyTorch; with
-        ``"strict"`` neither may.
+        ``"fp32"``, ``"tf32"``; ``"amp"`` and ``"amp_bf16"`` for autocast; ``"fp16"`` and ``"bf16"`` for
+        weights of that dtype. With ``"fp32"`` convolutions may use TF32 and products may not, as in
+        PyTorch; with ``"strict"`` neither may.
     mode
         ``"infer"``, or how it is trained: a key of ``stepping.OPTIMIZERS``, or ``"backward"``.
     channels_last, scaled, traced
@@ -105,12 +105,12 @@ def tf32_allowed(matmul: bool, conv: bool) -> Iterator[None]:
     """Allow TF32 in products and in convolutions, or forbid it, and put the settings back."""
     new = hasattr(torch.backends.cudnn, "conv")  # the settings that newer releases keep
     name, values = ("fp32_precision", ("ieee", "tf32")) if new else ("allow_tf32", (False, True))
-    places = torch.backends.cuda.matmul, torch.backends.cudnn.conv if new else torch.backends.cudnn
-    before = [getattr(place, name) for place in places]
-    for place, allowed in zip(places, (matmul, conv), strict=True):
-        setattr(place, name, values[allowed])
+    modules = torch.backends.cuda.matmul, torch.backends.cudnn.conv if new else torch.backends.cudnn
+    before = [getattr(module, name) for module in modules]
+    for module, allowed in zip(modules, (matmul, conv), strict=True):
+        setattr(module, name, values[allowed])
     try:
         yield
     finally:
-        for place, value in zip(places, before, strict=True):
-            setattr(place, name, value)
+        for module, value in zip(modules, before, strict=True):
+            setattr(module, name, value)

@@ -7,33 +7,6 @@ keeps the results. A recorded number and a learner's own come from the same line
 import importlib
 import pkgutil
 
-from .experiments import REGISTRY as EXPERIMENTS
-from .experiments import (
-    Experiment,
-    LeftOut,
-    Point,
-    Samples,
-    Unsuitable,
-    points,
-    run_points,
-)
-from .files import Record, file_name, machine, working_devices
-
-__all__ = [
-    "EXPERIMENTS",
-    "Experiment",
-    "LeftOut",
-    "Point",
-    "Record",
-    "Samples",
-    "Unsuitable",
-    "file_name",
-    "machine",
-    "points",
-    "run_points",
-    "working_devices",
-]
-
 for _module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
     if _module.startswith("lesson"):
-        importlib.import_module(f"{__name__}.{_module}")
+        importlib.import_module(f"{__name__}.{_module}")  # registers its experiments

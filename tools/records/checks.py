@@ -7,11 +7,10 @@ import math
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from course_utils.evidence import FOLDER, RecordError, kind_of_file, label, load, published_gpus
 from course_utils.number_format import amount, is_share
@@ -22,28 +21,21 @@ TOLERANCE = 1.05
 """How far above a peak a rate may lie: a GPU's clock can exceed the one its figures are stated for."""
 
 
-def problems(path: Path) -> list[str]:
-    """Return everything for which a file is refused, one sentence each; nothing where it is good."""
+def problems(path: Path, content: Mapping[str, Any] | None = None) -> list[str]:
+    """Return why a file is refused, one sentence each; ``content`` is what the file would hold."""
     try:
-        return faults(path, load(path))
+        content = load(path) if content is None else content
     except RecordError as error:
         return [str(error)]
+    return list(_schema_problems(path.name, content)) or list(_content_problems(path, content))
 
 
 def checked(path: Path) -> dict[str, Any]:
-    """Return the content of a file; raise a RecordError where it has a problem, with the first in its message."""
+    """Return the content of a file; raise a RecordError with its first problem where it has one."""
     if found := problems(path):
         more = f" ({len(found) - 1} more: `record --check {path.name}`)" if len(found) > 1 else ""
         raise RecordError(found[0] + more)
     return load(path)
-
-
-def faults(path: Path, content: Mapping[str, Any]) -> list[str]:
-    """Return why a file of this name and content would be refused, one sentence each."""
-    return list(_misshapen(path.name, content)) or list(_senseless(path, content))
-
-
-# --- form: what schema.json says ----------------------------------------------------------------
 
 
 @cache
@@ -55,8 +47,8 @@ def _validator() -> Any:
     return Draft202012Validator(schema, format_checker=checker)
 
 
-def _misshapen(name: str, content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield for each part of the file the most telling way in which it breaks the schema."""
+def _schema_problems(name: str, content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield for each part of the file the most telling way in which it breaks schema.json."""
     from jsonschema.exceptions import best_match
 
     parts: dict[tuple[Any, ...], list[Any]] = {}
@@ -64,18 +56,16 @@ def _misshapen(name: str, content: Mapping[str, Any]) -> Iterator[str]:
         parts.setdefault(tuple(error.absolute_path)[:2], []).append(error)
     for errors in parts.values():
         error = best_match(errors)
-        place = list(error.absolute_path)
-        where = name
-        if place[:1] == ["results"] and len(place) > 1:
-            where += f", {_title(place[1], content['results'][place[1]])}"
-            place = place[2:]
-        field = ".".join(map(str, place))
-        said = textwrap.shorten(error.message, 160, placeholder=" …")
-        about = error.schema.get("description", "")
-        yield (
-            f"{where}: {f'{field}: ' if field else ''}{said}"
-            f"{f' ({about})' if about else ''}. Correct it, or record it anew."
-        )
+        keys, where = list(error.absolute_path), name
+        if keys[:1] == ["results"] and len(keys) > 1:
+            where += f", {_title(keys[1], content['results'][keys[1]])}"
+            keys = keys[2:]
+        message = textwrap.shorten(error.message, 160, placeholder=" …")
+        if keys:
+            message = f"{'.'.join(map(str, keys))}: {message}"
+        if about := error.schema.get("description"):
+            message += f" ({about})"
+        yield f"{where}: {message}. Correct it, or record it anew."
 
 
 def _title(index: int, result: Any) -> str:
@@ -88,10 +78,8 @@ def _title(index: int, result: Any) -> str:
     return f"result {index + 1} ({name}, {result.get('quantity')})"
 
 
-# --- sense: what no schema can say --------------------------------------------------------------
-
-
-def _senseless(path: Path, content: Mapping[str, Any]) -> Iterator[str]:
+def _content_problems(path: Path, content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what no schema can say: dates in the future, impossible figures, the same thing twice."""
     kind = kind_of_file(path)
     if kind is None:
         yield (
@@ -100,8 +88,8 @@ def _senseless(path: Path, content: Mapping[str, Any]) -> Iterator[str]:
         )
         return
     if (content["machine"] is None) != (kind == "published"):
-        said = "a machine" if kind == "published" else "no machine"
-        yield f"{path.name}: {kind} results, and {said}. Correct `machine`."
+        state = "a machine" if kind == "published" else "no machine"
+        yield f"{path.name}: {kind} results, and {state}. Correct `machine`."
         return
     if problem := _future(content["date"]):
         yield f"{path.name}: {problem}"
@@ -146,8 +134,7 @@ def _impossible(result: Mapping[str, Any]) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class Ceiling:
+class Ceiling(NamedTuple):
     """The most that a chip can do, FLOP/s and bytes/s, and who says so."""
 
     flops: float
@@ -163,14 +150,14 @@ ANY_CHIP = Ceiling(
 """For chips the course has no figures of, newer ones too: it stops a wrong unit, not a small mistake."""
 
 CYCLES, FLOPS_A_CYCLE, MATRIX_FLOPS_A_CYCLE = 6e9, 64, 2048
-"""What a CPU core can at most do: 6 GHz; two AVX-512 units of 16 float32 multiply-adds; one AMX unit of 1024 in bfloat16."""
+"""The most of a CPU core: 6 GHz; two AVX-512 units of 16 multiply-adds; an AMX unit of 1024 in bfloat16."""
 
 CACHE = 256e6
 """Work that moves fewer bytes may be served by a GPU's cache, which is faster than its memory."""
 
 
 def ceiling(machine: Mapping[str, Any] | None, device: str, matrix_units: bool) -> Ceiling:
-    """Return the most that a device can do, of a machine as its file has it; None is that of a published number."""
+    """Return the most that a device of a file's machine can do; ``None`` is that of a published number."""
     if machine is not None and device.startswith("cpu"):
         cycle = MATRIX_FLOPS_A_CYCLE if matrix_units else FLOPS_A_CYCLE
         cores = machine["cores"]
@@ -190,7 +177,15 @@ def _too_fast(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -> s
     experiment = REGISTRY.get(result["experiment"])
     matrix_units = experiment is None or experiment.matrix_units
     most = ceiling(machine, result["device"], matrix_units)
-    for unit, rate in _rates(experiment, result):
+    rates = [(result["unit"], result["median"])] if result["unit"] in ("FLOP/s", "B/s") else []
+    fits = experiment is not None and experiment.takes(result["parameters"])
+    if fits and result["quantity"] == "time" and result["median"] > 0:
+        if experiment.flops:
+            rates.append(("FLOP/s", experiment.flops(result["parameters"]) / result["median"]))
+        moved = experiment.bytes(result["parameters"]) if experiment.bytes else 0
+        if moved >= CACHE:
+            rates.append(("B/s", moved / result["median"]))
+    for unit, rate in rates:
         peak = most.flops if unit == "FLOP/s" else most.bytes
         if rate > TOLERANCE * peak:
             return (
@@ -198,14 +193,3 @@ def _too_fast(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -> s
                 "Was the device waited for? Record it anew."
             )
     return None
-
-
-def _rates(experiment: Any, result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    if result["unit"] in ("FLOP/s", "B/s"):
-        yield result["unit"], result["median"]
-    fits = experiment is not None and experiment.takes(result["parameters"])
-    if fits and result["quantity"] == "time" and result["median"] > 0:
-        if experiment.flops:
-            yield "FLOP/s", experiment.flops(result["parameters"]) / result["median"]
-        if experiment.bytes and (moved := experiment.bytes(result["parameters"])) >= CACHE:
-            yield "B/s", moved / result["median"]

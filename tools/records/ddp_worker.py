@@ -33,9 +33,9 @@ def main(batch: int) -> None:
     model = DistributedDataParallel(nn.Sequential(*layers).to(device))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     x, y = torch.rand(batch, 784, device=device), torch.randint(10, (batch,), device=device)
-    found: dict[str, list[float]] = {"time": [], "time without sending": []}
+    times_of: dict[str, list[float]] = {"time": [], "time without sending": []}
     for step in range(STEPS):
-        for name, times in found.items():
+        for name, times in times_of.items():
             dist.barrier()
             start = perf_counter()
             with model.no_sync() if "without" in name else contextlib.nullcontext():
@@ -47,7 +47,7 @@ def main(batch: int) -> None:
             if step >= WARM_UP:
                 times.append(perf_counter() - start)
     if dist.get_rank() == 0:
-        print(json.dumps(found))
+        print(json.dumps(times_of))
     del model
     gc.collect()
     dist.barrier()

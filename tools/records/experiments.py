@@ -134,10 +134,10 @@ def experiment(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     """
 
     def register(prepare: Callable[..., Any]) -> Callable[..., Any]:
-        made = Experiment(prepare, **how)
-        if made.name in REGISTRY:
-            raise ValueError(f"There are two experiments named {made.name}.")
-        REGISTRY[made.name] = made
+        name = prepare.__name__
+        if name in REGISTRY:
+            raise ValueError(f"There are two experiments named {name}.")
+        REGISTRY[name] = Experiment(prepare, **how)
         return prepare
 
     return register
@@ -168,15 +168,11 @@ class Point:
         """Return whether this is at least as large as another point of the same sweep."""
         if (self.experiment.name, self.device) != (other.experiment.name, other.device):
             return False
-        mine, theirs = self.parameters, other.parameters
-        return mine.keys() == theirs.keys() and all(
-            mine[name] >= theirs[name] if _is_size(theirs[name]) else mine[name] == theirs[name]
-            for name in mine
+        return self.parameters.keys() == other.parameters.keys() and all(
+            value == other.parameters[name]
+            or (type(value) in (int, float) and value > other.parameters[name])
+            for name, value in self.parameters.items()
         )
-
-
-def _is_size(value: Value) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def key(experiment: str, parameters: Parameters, device: str) -> tuple[object, ...]:
@@ -214,10 +210,10 @@ def run_points(todo: Sequence[Point]) -> Iterator[tuple[Point, list[Measurement]
     """
     ends: list[tuple[Point, LeftOut]] = []
     for point in todo:
-        found = next((why for end, why in ends if point.beyond(end)), None) or _run(point)
-        if isinstance(found, LeftOut) and found.final:
-            ends.append((point, found))
-        yield point, found
+        outcome = next((why for end, why in ends if point.beyond(end)), None) or _run(point)
+        if isinstance(outcome, LeftOut) and outcome.final:
+            ends.append((point, outcome))
+        yield point, outcome
 
 
 def _run(point: Point) -> list[Measurement] | LeftOut:
@@ -235,14 +231,15 @@ def _run(point: Point) -> list[Measurement] | LeftOut:
         if _is_out_of_memory(error):
             return LeftOut("it does not fit into the memory", final=True)
         first = (str(error).strip().splitlines() or ["no message"])[0]
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}, line {place.lineno}"
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(frame.filename).name}, line {frame.lineno}"
         return LeftOut(f"{type(error).__name__}: {first} ({where})", failed=True, final=True)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    said = isinstance(error, RuntimeError) and re.search("allocate|ALLOC_FAILED", str(error))
-    return bool(said) or isinstance(error, MemoryError | torch.OutOfMemoryError)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and bool(re.search("allocate|ALLOC_FAILED", str(error)))
 
 
 class _TooLong(Exception):

@@ -20,7 +20,7 @@ from course_utils.evidence import SCHEMA, RecordError
 from course_utils.this_machine import cpu_name, usable_cores
 from course_utils.timing import Measurement
 
-from .checks import checked, faults
+from .checks import checked, problems
 from .experiments import Point, key
 
 
@@ -55,12 +55,12 @@ def machine(devices: Sequence[torch.device]) -> dict[str, Any]:
 
 def file_name(description: Mapping[str, Any]) -> str:
     """Return the name of a machine's file: ``machine_nvidia_h200.json``, ``modelled_nvidia_t4.json``."""
-    words = description["device"]
-    if words == description["cpu"]:
-        words += f" {description['cores']} cores"
-    kind = "modelled" if words.startswith(SIMULATED) else "machine"
-    words = words.removeprefix(SIMULATED).lower()
-    return f"{kind}_{re.sub('[^a-z0-9]+', '_', words).strip('_')}.json"
+    name = description["device"]
+    if name == description["cpu"]:
+        name += f" {description['cores']} cores"
+    kind = "modelled" if name.startswith(SIMULATED) else "machine"
+    name = name.removeprefix(SIMULATED).lower()
+    return f"{kind}_{re.sub('[^a-z0-9]+', '_', name).strip('_')}.json"
 
 
 SIMULATED = "Simulated "
@@ -69,8 +69,8 @@ SIMULATED = "Simulated "
 class Record:
     """One machine's file: what it holds already, and what is added to it, result by result.
 
-    A file that ``record`` did not write, or that another machine or version of PyTorch wrote, is left as it is,
-    with a RecordError; ``again`` puts the second kind aside, as ``….json.old``.
+    A file that ``record`` did not write, or that another machine or version of PyTorch wrote, is left as it
+    is, with a RecordError; ``again`` renames the second kind to ``….json.old``.
     """
 
     def __init__(self, path: Path, description: Mapping[str, Any], again: bool = False) -> None:
@@ -92,8 +92,8 @@ class Record:
             path.rename(next(aside for aside in asides if not aside.exists()))
         else:
             for result in content["results"]:
-                place = key(result["experiment"], result["parameters"], result["device"])
-                self._results.setdefault(place, []).append(result)
+                point = key(result["experiment"], result["parameters"], result["device"])
+                self._results.setdefault(point, []).append(result)
         self.note = content.get("note", "")
 
     def __contains__(self, point: Point) -> bool:
@@ -102,25 +102,23 @@ class Record:
     def __len__(self) -> int:
         return sum(map(len, self._results.values()))
 
-    def add(self, point: Point, found: Sequence[Measurement]) -> None:
+    def add(self, point: Point, measured: Sequence[Measurement]) -> None:
         """Keep a point's results, and write the file: an interruption loses nothing that is finished.
 
         Where the file would be refused with them in it, they are not kept: a RecordError.
         """
-        results = [as_result(m) for m in found]
-        if problems := faults(self.path, self._content(results)):
-            raise RecordError(problems[0])
+        results = [as_result(m) for m in measured]
+        if found := problems(self.path, self._content(results)):
+            raise RecordError(found[0])
         self._results[point.key] = results
         self.write()
 
-    @property
-    def _modelled(self) -> bool:
-        return self._description["device"].startswith(SIMULATED)
-
     def _changed(self, old: Mapping[str, Any]) -> str:
-        """Say what was otherwise when the file was written: ``"torch 2.12.0 (now 2.13.0)"``."""
+        """Return what was otherwise when the file was written: ``"torch 2.12.0 (now 2.13.0)"``."""
         new = self._description
-        names = ("torch",) if self._modelled else ("torch", "cuda", "driver", "os", "cpu", "cores")
+        names = ["torch"]
+        if not new["device"].startswith(SIMULATED):
+            names += ["cuda", "driver", "os", "cpu", "cores"]
         return ", ".join(
             f"{name} {old[name]} (now {new[name]})" for name in names if old[name] != new[name]
         )

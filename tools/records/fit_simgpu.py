@@ -1,12 +1,12 @@
-"""Fit the simulated device's model to what others measured: ``python -m tools.records.fit_simgpu FILE…``.
+"""Fit the simulated device's model to measurements: ``python -m tools.records.fit_simgpu FILE…``.
 
-The files are those that ``python -m tools.fidelity`` reads. Of their rows the held-out part is left alone (see
-`tools.fidelity.table.held_out`; the seed stands there), and of the others each card and kind of work counts the
-same, however many rows it has. What is printed is the figures to write into ``profiles.json``, and how far modelled
-and measured are apart before and after; ``python -m tools.fidelity --part held-out`` says it of the held-out part.
+The files are those that ``python -m tools.fidelity`` reads. Rows that are held out for judging the model
+(see `tools.fidelity.table.held_out`) are not used, and of the others each card and kind of work has the
+same weight. Prints the figures to write into ``profiles.json``, and the distance between modelled and
+measured before and after; ``python -m tools.fidelity --part held-out`` judges the result.
 
-One figure at a time is made a little larger or smaller, and kept where the rows that it touches come nearer. The
-distance is the mean of |log(modelled / measured)|, at most 1 for a row.
+Coordinate descent: one figure at a time is made a little larger or smaller, and kept where the rows that
+depend on it come nearer. The distance is the mean of |log(modelled / measured)|, at most 1 for a row.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ MOST, ENOUGH = 300, 30
 """Rows of a card and kind that are used, and from which they count in full."""
 
 Figure = tuple[str, str]  # the card, "others" or "shared", and the figure's name
-TOUCHES = {
-    **dict.fromkeys(("kernel_floor", "cache_gain"), "elementwise"),
-    "memory_efficiency": "elementwise, bandwidth",
-    **dict.fromkeys(("vector_efficiency", "tile_half", "fill_simt", "join_simt"), "product"),
-    **dict.fromkeys(("throttle_after", "throttle_rise", "throttle_most"), "product"),
-    **dict.fromkeys(("tensor_efficiency", "tile_half_tensor", "fill_tensor"), "product 16"),
-    **dict.fromkeys(("join_tensor", "product_share_tensor"), "product 16"),
-    **{"resident": "product, product 16", "product_share_simt": "product", "gather_pace": "gather"},
-    **{"softmax_share": "softmax", "reduce_share": "norm", "softmax_pace": "softmax, fused kernel"},
-    **{"reduce_pace": "norm, fused kernel", "row_floor": "gather, norm, fused kernel"},
-    **dict.fromkeys(("convolution_share", "winograd_share"), "convolution"),
-    **dict.fromkeys(("winograd_transform", "winograd_fill"), "convolution"),
+DEPENDS_ON = {
+    "elementwise": "kernel_floor cache_gain memory_efficiency",
+    "bandwidth": "memory_efficiency",
+    "product": "vector_efficiency tile_half fill_simt join_simt product_share_simt resident "
+    "throttle_after throttle_rise throttle_most",
+    "product 16": "resident tensor_efficiency tile_half_tensor fill_tensor join_tensor "
+    "product_share_tensor",
+    "gather": "gather_pace row_floor",
+    "softmax": "softmax_share softmax_pace",
+    "norm": "reduce_share reduce_pace row_floor",
+    "fused kernel": "softmax_pace reduce_pace row_floor",
+    "convolution": "convolution_share winograd_share winograd_transform winograd_fill",
 }
-"""The kinds of work that say something of a figure."""
+"""For each kind of work the figures that its time depends on; "product 16" are products in 16 bits."""
 
 FIGURES: tuple[Figure, ...] = (
     *((card, "memory_efficiency") for card in ("T4", "A100", "A100-40GB", "H100")),
@@ -64,13 +64,14 @@ FIGURES: tuple[Figure, ...] = (
         for name in ("convolution_share", "winograd_share", "tile_half")
     ),
     *(("T4", name) for name in ("throttle_after", "throttle_rise", "throttle_most")),
-    *(("shared", name) for name in TOUCHES if hasattr(profiles.shared(), name)),
+    *(
+        ("shared", name)
+        for name in dict.fromkeys(" ".join(DEPENDS_ON.values()).split())
+        if hasattr(profiles.shared(), name)
+    ),
 )
 _OLD = ("T4", "V100")  # cards before Ampere; "others" are the rest
-_LIKE = {
-    "A100-40GB": ("A100",),
-    "H100": ("H200",),
-}  # the same processors and so the same figure of them
+_LIKE = {"A100-40GB": ("A100",), "H100": ("H200",)}  # cards with the same processors
 
 
 class Example(NamedTuple):
@@ -84,7 +85,7 @@ class Example(NamedTuple):
 
 def examples(files: Sequence[Path]) -> dict[tuple[str, str], list[Example]]:
     """Return the rows to fit on by card and kind, at most `MOST` of each."""
-    found: dict[tuple[str, str], list[Example]] = defaultdict(list)
+    rows: dict[tuple[str, str], list[Example]] = defaultdict(list)
     for row in without_repeats([read(path) for path in files])[0]:
         try:
             meaning, card = interpret(row), profile_of(row.hardware)
@@ -94,9 +95,9 @@ def examples(files: Sequence[Path]) -> dict[tuple[str, str], list[Example]]:
         if quantity == "seconds" and isinstance(meaning.workload, Calls) and not held_out(row):
             low = meaning.workload.dtype in ("float16", "bfloat16") and meaning.kind == "product"
             kind = f"{meaning.kind} 16" if low else meaning.kind
-            found[card, kind].append(Example(card, kind, meaning, real))
+            rows[card, kind].append(Example(card, kind, meaning, real))
     drawn = random.Random(SEED)
-    return {key: drawn.sample(group, min(MOST, len(group))) for key, group in found.items()}
+    return {key: drawn.sample(group, min(MOST, len(group))) for key, group in rows.items()}
 
 
 class Model:
@@ -128,8 +129,8 @@ class Model:
         """Return how far modelled and measured are apart, every group by its weight."""
 
         def off(e: Example) -> float:
-            made = seconds_of(e.meaning.workload, self.profiles[e.card], e.meaning.host)
-            return min(abs(math.log(made / e.seconds)), 1.0)
+            modelled = seconds_of(e.meaning.workload, self.profiles[e.card], e.meaning.host)
+            return min(abs(math.log(modelled / e.seconds)), 1.0)
 
         weights = [min(1.0, len(group) / ENOUGH) for group in groups]
         parts = (w * fmean(map(off, group)) for w, group in zip(weights, groups, strict=True))
@@ -142,12 +143,12 @@ def fit(model: Model, groups: dict, rounds: int, figures: Sequence[Figure] = FIG
     for number in range(rounds):
         for figure in figures:
             card, name = figure
-            there = {card, *_LIKE.get(card, ())}
+            cards = {card, *_LIKE.get(card, ())}
             touched = [
                 group
                 for (of, kind), group in groups.items()
-                if kind in TOUCHES[name].split(", ")
-                and (card == "shared" or of in there or (card == "others" and of not in _OLD))
+                if name in DEPENDS_ON.get(kind, "").split()
+                and (card == "shared" or of in cards or (card == "others" and of not in _OLD))
             ]
             if not touched:
                 continue
@@ -168,10 +169,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--kind", action="append", help="only figures that this says something of")
+    parser.add_argument("--kind", action="append", choices=DEPENDS_ON, help="only its figures")
     args = parser.parse_args()
     groups, model = examples(args.files), Model()
-    figures = [f for f in FIGURES if not args.kind or {*TOUCHES[f[1]].split(", ")} & {*args.kind}]
+    kinds = args.kind or DEPENDS_ON
+    figures = [f for f in FIGURES if any(f[1] in DEPENDS_ON[kind].split() for kind in kinds)]
     print(f"before: {model.loss(list(groups.values())):.4f}")
     fit(model, groups, args.rounds, figures)
     for card, name in figures:

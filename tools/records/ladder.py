@@ -49,9 +49,9 @@ def tutorial_cnn() -> nn.Module:
 class Network:
     """A network, its synthetic images and where its ladder begins.
 
-    There are ``count`` images, a multiple of each batch; where ``shifted``, by up to four pixels each way and
-    flipped, as well as normalised. ``small`` is the batch of the slow script, ``large`` the large one on a CPU,
-    ``larger`` that on an accelerator. ``accelerator`` says why it needs one, if it does.
+    There are ``count`` images, a multiple of each batch; where ``shifted``, by up to four pixels each way
+    and flipped, as well as normalised. ``small`` is the batch of the slow script, ``large`` the large one
+    on a CPU, ``larger`` that on an accelerator. ``accelerator`` says why it needs one, if it does.
     """
 
     make: Callable[[], nn.Module]
@@ -173,7 +173,7 @@ class Samples(Dataset):
 
 
 def shift(padded: Tensor, side: int) -> Tensor:
-    """Return a window (n, c, side, side) of each image (n, c, h, w), at a place of its own, every second one flipped."""
+    """Return a random window (n, c, side, side) of each image (n, c, h, w); every second one is flipped."""
     n, c, high, wide = padded.shape
     device = padded.device
     top = torch.randint(high - side + 1, (n, 1), device=device)
@@ -319,7 +319,7 @@ def calibrated(step: Callable[[], object], device: torch.device, seconds: float 
 
 
 def in_turns(reference: Turn, candidate: Turn, rounds: int = 5) -> tuple[list[float], list[float]]:
-    """Return a sample's seconds, round by round, of two things that take turns; the first turn of each is not counted."""
+    """Return the seconds a sample of two loops in turns, round by round, after a turn that doesn't count."""
     for turn in (candidate, reference):  # a candidate that cannot run says so at once
         turn()
     return take_turns(reference, candidate, range(rounds))

@@ -54,9 +54,9 @@ def add(device: torch.device, numbers: int) -> Work:
 def copy(device: torch.device, numbers: int) -> Work:
     """Copy a float32 vector within the device: 8 bytes moved a number.
 
-    Claimed: nothing; it gives the memory's rate, from vectors that are larger than the device's last-level cache.
-    Refuted by: a rate above the published bandwidth of the device for such vectors. Smaller ones are served by the
-    cache, whose rate is higher.
+    Claimed: nothing; it gives the memory's rate, from vectors that are larger than the last-level cache.
+    Refuted by: a rate above the published bandwidth of the device for such vectors. Smaller ones are
+    served by the cache, whose rate is higher.
     """
     source = torch.rand(numbers, device=device)
     target = torch.empty_like(source)
@@ -67,8 +67,8 @@ def copy(device: torch.device, numbers: int) -> Work:
 def launch(device: torch.device) -> Work:
     """Add 1 to a single float32 number: nearly all of it is the cost of a call.
 
-    Claimed: nothing; it is an example of what a call costs. It is not the least: adding two tensors can take less,
-    because here PyTorch first makes a tensor of the number.
+    Claimed: nothing; it is an example of what a call costs. It is not the least: adding two tensors can
+    take less, because here PyTorch first makes a tensor of the number.
     Refuted by: a time that is far from that of other short operations.
     """
     x = torch.zeros(1, device=device)
@@ -79,8 +79,9 @@ def launch(device: torch.device) -> Work:
 def cifar_step(device: torch.device, batch: int) -> Work:
     """Train a small CNN in float32 on synthetic images of the shape of CIFAR-10 for one step of SGD.
 
-    Claimed: training is 10 to 100 times as fast on a GPU (seed "PyTorch学习指南"); 100 epochs of CIFAR-10 in 25 s
-    on a CPU and 2.5 s on a GPU (seed "PyTorch GPU加速训练核心技术指南", part 3), which is 200,000 and 2,000,000 images
+    Claimed: training is 10 to 100 times as fast on a GPU
+    (seed "PyTorch学习指南"); 100 epochs of CIFAR-10 in 25 s on a CPU and 2.5 s on a GPU
+    (seed "PyTorch GPU加速训练核心技术指南", part 3), which is 200,000 and 2,000,000 images
     a second; from hours to less than 20 minutes (seed "深度学习 GPU 两种使用方法").
     Refuted by: rates and a ratio outside those ranges at both batch sizes.
     """
@@ -97,7 +98,8 @@ def cifar_step(device: torch.device, batch: int) -> Work:
 def resnet50_inference(device: torch.device, batch: int, precision: str) -> Work:
     """Classify 100 synthetic images of 224 × 224 with ResNet-50, ``batch`` at a time.
 
-    Claimed: 8.7 s on a CPU, 0.9 s on a GPU, 9.7 times as fast (seed "PyTorch GPU加速训练核心技术指南", part 3).
+    Claimed: 8.7 s on a CPU, 0.9 s on a GPU, 9.7 times as fast
+    (seed "PyTorch GPU加速训练核心技术指南", part 3).
     Refuted by: a speed-up far from 9.7 times at every batch size. The images are on the device already.
     """
     need_precision(device, precision)
@@ -121,7 +123,8 @@ def resnet50_inference(device: torch.device, batch: int, precision: str) -> Work
 def bert_base_step(device: torch.device, batch: int) -> Work:
     """Fine-tune BERT-base in float32 on synthetic texts of 128 tokens for one step of AdamW.
 
-    Claimed: 3 hours on a CPU, 18 minutes on a GPU, 10 times as fast (seed "PyTorch GPU加速训练核心技术指南", part 3).
+    Claimed: 3 hours on a CPU, 18 minutes on a GPU, 10 times as fast
+    (seed "PyTorch GPU加速训练核心技术指南", part 3).
     Refuted by: a speed-up far from 10 times at both batch sizes.
     """
     return text_step("base", device, batch, 128)

@@ -20,10 +20,10 @@ SOURCES = ("pageable", "pinned", "pinned on the spot")
 def host_to_device(
     device: torch.device, megabytes: int, source: str, non_blocking: bool
 ) -> Mapping[str, Samples]:
-    """Carry one float32 tensor from the host to the device: until the data are there, and until the call returns.
+    """Copy a float32 tensor to the device: time until the data are there, and until the call returns.
 
-    Claimed: pinned memory and non-blocking copies are faster (seeds "PyTorch学习指南", "第7章:GPU 训练与性能优化",
-    "PyTorch GPU加速训练核心技术指南"); by how much is not said.
+    Claimed: pinned memory and non-blocking copies are faster (seeds "PyTorch学习指南",
+    "第7章:GPU 训练与性能优化", "PyTorch GPU加速训练核心技术指南"); by how much is not said.
     Refuted by: a copy from pinned memory that is there no sooner, or a non-blocking one that returns no
     sooner. ``pinned on the spot`` pins before each copy, and the pinning counts.
     """

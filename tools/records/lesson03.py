@@ -28,7 +28,8 @@ BATCH = 64
 def loader_epoch(device: torch.device, transform: str, workers: int) -> Work:
     """Train a small CNN on 1,024 synthetic images of 32 × 32, each transformed by the loader.
 
-    Claimed: efficient loading makes training 20 to 40 % faster (seed "PyTorch GPU加速训练核心技术指南", part 8).
+    Claimed: efficient loading makes training 20 to 40 % faster
+    (seed "PyTorch GPU加速训练核心技术指南", part 8).
     Refuted by: a gain outside that range for either transform. The workers are there already when the
     time begins, as they are from the second epoch on.
     """
@@ -57,7 +58,7 @@ def loader_epoch(device: torch.device, transform: str, workers: int) -> Work:
 
 
 def _gradient(model: nn.Module, batches: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """Return the gradient that the seeds' loop accumulates: each mean loss divided by the number of batches."""
+    """Return the gradient that the seeds' loop accumulates: each mean loss divided by the batches."""
     model.zero_grad()
     for x, y in batches:
         (cross_entropy(model(x), y) / len(batches)).backward()
@@ -71,7 +72,8 @@ CASES = grid(case=("equal batches", "smaller last batch", "batch norm"))
 def accumulation(device: torch.device, case: str) -> Mapping[str, Samples]:
     """Compare the gradient of four accumulated micro-batches with that of one batch four times as large.
 
-    Claimed: accumulating over 4 steps has the effect of 4 times the batch (seed "第7章:GPU 训练与性能优化", exercise 4).
+    Claimed: accumulating over 4 steps has the effect of 4 times the batch (seed "第7章:GPU 训练与性能优化",
+    exercise 4).
     Refuted by: gradients that differ by more than rounding. ``smaller last batch`` has micro-batches of
     64, 64, 64 and 8; ``batch norm`` has four of 64 and a BatchNorm layer.
     """

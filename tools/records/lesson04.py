@@ -33,7 +33,8 @@ def _each(batches: tuple[int, ...], **fixed: bool) -> list[Parameters]:
 def mlp_step(device: torch.device, batch: int, precision: str) -> Work:
     """Train the seed's network of three linear layers, 20 → 64 → 32 → 1, for one step of Adam.
 
-    Claimed: mixed precision is 1.5 to 2 times as fast, shown on this network (seed "第7章:GPU 训练与性能优化", 7.4).
+    Claimed: mixed precision is 1.5 to 2 times as fast, shown on this network
+    (seed "第7章:GPU 训练与性能优化", 7.4).
     Refuted by: a gain below 1.5 times on it.
     """
     need_precision(device, precision)

@@ -24,7 +24,7 @@ WORKER = Path(__file__).with_name("ddp_worker.py")
     modelled=False,
 )
 def ddp_step(device: torch.device, ranks: int, batch: int) -> Mapping[str, Samples]:
-    """Train a network of three linear layers with DDP, ``batch`` rows a rank, each rank with a core or GPU of its own.
+    """Train three linear layers with DDP, ``batch`` rows a rank, each rank with its own core or GPU.
 
     Claimed: nothing by the seeds; they print such code, and do not run it.
     Refuted by: nothing. ``time without sending`` is that of the same step under ``no_sync()``.
@@ -33,14 +33,14 @@ def ddp_step(device: torch.device, ranks: int, batch: int) -> Mapping[str, Sampl
         raise Unsuitable("the ranks take all GPUs: it is measured once, for the first")
     if device.type not in ("cpu", "cuda", "xpu"):
         raise Unsuitable("there is no library of collectives for it")
-    there = usable_cores() if device.type == "cpu" else torch.accelerator.device_count()
-    if ranks > there:
-        raise Unsuitable(f"{ranks} ranks need {ranks} cores or GPUs, and there are {there}")
+    available = usable_cores() if device.type == "cpu" else torch.accelerator.device_count()
+    if ranks > available:
+        raise Unsuitable(f"{ranks} ranks need {ranks} cores or GPUs, and there are {available}")
     environment = {"DEVICE": device.type, "OMP_NUM_THREADS": "1"}
     done = launch.run(
         str(WORKER), str(batch), ranks=ranks, seconds=120, environment=environment, quiet=True
     )
     if not done.ok:
         raise RuntimeError(str(done.error or done.stopped))
-    found = json.loads(done.lines[0][-1])
-    return {name: Samples(times) for name, times in found.items()}
+    times_of = json.loads(done.lines[0][-1])
+    return {name: Samples(times) for name, times in times_of.items()}

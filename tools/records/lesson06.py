@@ -64,7 +64,7 @@ def _optimizer(means: str, model: nn.Module) -> torch.optim.Optimizer:
     longest=10.0,
 )
 def means_step(device: torch.device, means: str) -> Work:
-    """Train four blocks, 256 → 1024 → 256, on 2,048 synthetic rows for one step of AdamW, in one of several ways.
+    """Train four blocks, 256 → 1024 → 256, on 2,048 synthetic rows for a step of AdamW, in one of many ways.
 
     ``quarter of the batch`` and ``accumulation`` take 512 rows at a time; ``inference`` only goes forward.
 

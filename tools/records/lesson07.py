@@ -41,10 +41,10 @@ def _first_and_later(work: Work, device: torch.device) -> Mapping[str, Samples]:
     modelled=False,
 )
 def cudnn_benchmark(device: torch.device, batch: int, benchmark: bool) -> Mapping[str, Samples]:
-    """Train eight convolutions of 64 to 256 channels on 56 × 56 synthetic images: the first step, and later ones.
+    """Train eight convolutions of 64 to 256 channels on 56 × 56 synthetic images: first and later steps.
 
-    Claimed: ``cudnn.benchmark = True`` is a trick for performance (seed "PyTorch GPU加速训练核心技术指南", part 3);
-    by how much is not said.
+    Claimed: ``cudnn.benchmark = True`` is a trick for performance
+    (seed "PyTorch GPU加速训练核心技术指南", part 3); by how much is not said.
     Refuted by: later steps that take as long as without it. The first step shows what the search costs.
     """
     if device.type != "cuda" or not torch.backends.cudnn.is_available():
@@ -92,7 +92,7 @@ LOOPS: Mapping[str, Mapping[str, Any]] = {
     "memory": {**USUAL, "sizes": (32, 2048, 10), "batch": 2048, "by_hand": True},
     "synchronisation": {**USUAL, "sizes": (512, 512), "batch": 2048, "ask": True},
 }
-"""The lesson's five loops, in its order, as large as a simulated T4 needs them; `sizes.fitted` makes them larger for a faster card."""
+"""The lesson's five loops, in its order, for a simulated T4; `sizes.fitted` enlarges them for others."""
 
 CHANGES: Mapping[str, Mapping[str, Any]] = {
     "none": {},
@@ -122,10 +122,11 @@ def make_step(
 ) -> Work:
     """Return one training step of an MLP on random data.
 
-    ``sizes`` are inputs, hidden layers and classes. The host is busy for ``load`` seconds with the data of each
-    step, and may ``ask`` for the norm of each gradient. GELU is nine small operations ``by_hand``, else PyTorch's
-    own; ``update`` are options of AdamW; ``half`` is bfloat16 where there are units for it, else float16. The
-    gradients of ``pieces`` of the batch are accumulated; ``times`` makes the batch larger, and the loading.
+    ``sizes`` are inputs, hidden layers and classes. The host is busy for ``load`` seconds with the data of
+    each step, and may ``ask`` for the norm of each gradient. GELU is nine small operations ``by_hand``,
+    else PyTorch's own; ``update`` are options of AdamW; ``half`` is bfloat16 where there are units for it,
+    else float16. The gradients of ``pieces`` of the batch are accumulated; ``times`` makes the batch
+    larger, and the loading.
     """
     net = Mlp(sizes, gelu_by_hand if by_hand else nn.GELU(approximate="tanh")).to(device)
     optimizer = torch.optim.AdamW(net.parameters(), **update)
@@ -159,7 +160,7 @@ STEPS: Mapping[str, Mapping[str, Any]] = {
     "memory": {**_ONE_BY_ONE, "sizes": (32, 2048, 10), "batch": 2048},
     "compute": {**_FUSED, "sizes": (*[768] * 3, 10), "batch": 1536},
 }
-"""Five loops of one size for every card, as they were recorded; each has its name's regime on a simulated T4."""
+"""Five loops of one size for every card, as recorded; each has its name's regime on a simulated T4."""
 
 STEP_CHANGES: Mapping[str, Mapping[str, Any]] = {
     "none": {},
@@ -183,10 +184,12 @@ STEP_CHANGES: Mapping[str, Mapping[str, Any]] = {
     seconds=2,
 )
 def loop_step(device: torch.device, loop: str, change: str) -> Work:
-    """Train one of five small loops for a step, with one thing changed; the baseline of *fewer kernels* updates tensor by tensor.
+    """Train one of five small loops for a step, with one thing changed.
 
-    Claimed: mixed precision makes training 30 to 50 % faster, loading 20 to 40 % (seed "PyTorch GPU加速训练核心技术指南",
-    part 8).
+    The baseline of *fewer kernels* updates tensor by tensor.
+
+    Claimed: mixed precision makes training 30 to 50 % faster, loading 20 to 40 % (seed "PyTorch
+    GPU加速训练核心技术指南", part 8).
     Refuted by: a change that helps each of the five loops by as much.
     """
     return make_step(device, **{**STEPS[loop], **STEP_CHANGES[change]})
@@ -194,7 +197,7 @@ def loop_step(device: torch.device, loop: str, change: str) -> Work:
 
 @experiment(sweep=grid(how=("by hand", "compiled", "built in")), seconds=15, modelled=False)
 def gelu(device: torch.device, how: str) -> Mapping[str, Samples]:
-    """Compute GELU of 4 million float32 numbers: nine operations, the same compiled, or PyTorch's own; first call and later ones.
+    """Compute GELU of 4 million float32 numbers: nine operations, the same compiled, or PyTorch's own.
 
     Claimed: nothing; the lesson quotes it for what torch.compile costs and gains.
     Refuted by: a compiled function that is no faster than the nine operations.

@@ -19,7 +19,7 @@ from .experiments import Samples, experiment, grid
     modelled=False,
 )
 def ladder(device: torch.device, network: str, rung: str) -> Mapping[str, Samples]:
-    """Train on synthetic images as a slow script does, and with every step of the capstone up to one, in turns.
+    """Train on synthetic images as a slow script does, and with the capstone's steps up to one, in turns.
 
     Claimed: nothing; the lesson quotes it.
     Refuted by: a rung after which training is no faster than after the one before it.

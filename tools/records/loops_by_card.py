@@ -1,4 +1,4 @@
-"""Lesson 07's five loops on every simulated card: their batches, and what sets their pace. Run it with ``python -m``."""
+"""Prints lesson 07's five loops on every simulated card: their batches, and what sets their pace."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .lesson07 import LOOPS, make_step
 
 
 def loops_on(card: str) -> dict[str, tuple[int, str, Facts]]:
-    """Return for each loop its batch on a simulated card, its regime by the lesson's rule, and its facts (modelled)."""
+    """Return for each loop its batch on a simulated card, its regime by the lesson's rule, and its facts."""
     device = simgpu.enable(card)
     step_of = partial(make_step, device)
     smallest = {f"loop {number}": how for number, how in enumerate(LOOPS.values(), 1)}
-    found = {}
+    loops = {}
     for name, how in sizes.fitted(smallest, step_of, device).items():
         of = facts(step_of(**how), device, calls=2, values=False)
-        found[name] = how["batch"], regime(of), of
-    return found
+        loops[name] = how["batch"], regime(of), of
+    return loops
 
 
 if __name__ == "__main__":

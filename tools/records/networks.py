@@ -27,7 +27,7 @@ DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 def optional(name: str) -> ModuleType:
-    """Import a package that is not the course's own; it may have been built for another PyTorch, and not load."""
+    """Import an optional package; raise Unsuitable where it doesn't load, built for another PyTorch."""
     try:
         return importlib.import_module(name)
     except (ImportError, OSError, RuntimeError) as error:
@@ -54,7 +54,7 @@ def bert(size: str) -> nn.Module:
 
 
 def need_precision(device: torch.device, precision: str) -> None:
-    """Refuse a precision that a device does not have; not emulated bfloat16: that it is slow is worth a number."""
+    """Raise Unsuitable for a precision that a device lacks; emulated bfloat16 is slow, and measured."""
     if precision == "tf32" and not abilities(device).tf32:
         raise Unsuitable("it has no TF32 units")
     if precision == "fp16" and device.type == "cpu":

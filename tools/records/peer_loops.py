@@ -1,8 +1,8 @@
 """Training loops of other packages beside the barest one that PyTorch allows; prints a table.
 
-``python -m tools.records.peer_loops [cpu|cuda]`` times the loops of the packages that are installed, each as its own documentation begins. All train the
-same small MLP from the same weights with batches of 64 from a ``DataLoader``, AdamW and a one-cycle schedule; the first 20 steps are not counted.
-handbook/benchmark.md holds what it printed on a named machine.
+``python -m tools.records.peer_loops [cpu|cuda]`` times the loops of the packages that are installed, each as
+its own documentation begins. All train the same small MLP from the same weights with batches of 64 from a
+``DataLoader``, AdamW and a one-cycle schedule; the first 20 steps are not counted.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from torch.utils.data import DataLoader, TensorDataset
 from course_utils.devices import synchronize
 from course_utils.timing import take_turns
 
-WARM_UP, STEPS, BATCH, RATE = 20, 600, 64, 5e-3
+WARM_UP, STEPS, BATCH, RATE, ROUNDS = 20, 600, 64, 5e-3, 5
 
 
 class Job:
-    """What each loop is given: the network, one pass of batches, optimiser and schedule, and ``tick`` to call after each step."""
+    """What a loop trains: network, one pass of batches, optimizer, schedule; ``tick`` follows each step."""
 
     def __init__(self, device: torch.device) -> None:
         generator = torch.Generator().manual_seed(0)
@@ -59,7 +59,7 @@ class Job:
             self.clock.append(perf_counter())
 
     def train_step(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Do what every loop does: forward, backward, step."""
+        """Do what every loop does: forward, backward, step; return the loss."""
         x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
         loss = F.cross_entropy(self.model(x), y)
         self.optimizer.zero_grad()
@@ -69,7 +69,7 @@ class Job:
         return loss
 
 
-def bare(job: Job) -> None:
+def barest(job: Job) -> None:
     """Train with nothing but what training needs."""
     for x, y in job.batches:
         job.train_step(x, y)
@@ -104,8 +104,10 @@ def lightning(job: Job) -> None:
             job.tick()
 
     with tempfile.TemporaryDirectory() as folder:
-        where = {"accelerator": job.device.type, "devices": 1, "default_root_dir": folder}
-        L.Trainer(max_epochs=1, **where).fit(Module(), job.batches)
+        trainer = L.Trainer(
+            max_epochs=1, accelerator=job.device.type, devices=1, default_root_dir=folder
+        )
+        trainer.fit(Module(), job.batches)
 
 
 def accelerate(job: Job) -> None:
@@ -134,24 +136,18 @@ def ignite(job: Job) -> None:
     trainer.run(job.batches, max_epochs=1)
 
 
-LOOPS: dict[str, Callable[[Job], None]] = {
-    "tutorial": tutorial,
-    "Lightning": lightning,
-    "Accelerate": accelerate,
-    "Ignite": ignite,
-}
+LOOPS = {"tutorial": tutorial, "Lightning": lightning, "Accelerate": accelerate, "Ignite": ignite}
 
 
 def seconds(loop: Callable[[Job], None], device: torch.device) -> float:
-    """Return the seconds of the counted steps of one training, with the package's own output kept away."""
+    """Return the seconds of the counted steps of one training, with the package's output suppressed."""
     job = Job(device)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         loop(job)
-    begin, end = job.clock
-    return end - begin
+    return job.clock[1] - job.clock[0]
 
 
-def main(name: str = "cpu", rounds: int = 5) -> None:
+def main(name: str = "cpu") -> None:
     """Time each loop in turns with the barest one, and print how many times as fast it was."""
     device = torch.device(name)
     logging.disable(logging.CRITICAL)
@@ -161,10 +157,10 @@ def main(name: str = "cpu", rounds: int = 5) -> None:
         except ImportError as error:
             print(f"{title:12} left out: {error}")
             continue
-        barest, other = take_turns(
-            lambda: seconds(bare, device), lambda loop=loop: seconds(loop, device), range(rounds)
+        times = take_turns(
+            lambda: seconds(barest, device), lambda loop=loop: seconds(loop, device), range(ROUNDS)
         )
-        ratios = [a / b for a, b in zip(barest, other, strict=True)]
+        ratios = [a / b for a, b in zip(*times, strict=True)]
         low, median, high = quantiles(ratios, method="inclusive")
         print(f"{title:12} {median:.2f}× the barest loop ({low:.2f} to {high:.2f})")
 

@@ -1,4 +1,4 @@
-"""A file of records as the table that ``python -m tools.fidelity`` reads: one row a time or a peak of memory."""
+"""Writes a file of records as a table for ``python -m tools.fidelity``: a row a time or a peak of memory."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ QUANTITIES = {"time": ("time", 1e3, "ms"), "peak memory": ("peak_memory", 1e-6, 
 
 def write(records: Path, table: Path) -> tuple[int, list[str]]:
     """Write a file's results; return how many, and the experiments that have no row."""
-    found = evidence.read_records(records)
+    results = evidence.read_records(records)
     rows = []
-    for m in found:
+    for m in results:
         if m.experiment not in ROWS or m.quantity not in QUANTITIES:
             continue
         workload, params = ROWS[m.experiment]
@@ -48,4 +48,4 @@ def write(records: Path, table: Path) -> tuple[int, list[str]]:
     text = io.StringIO(newline="")
     csv.writer(text).writerows([COLUMNS, *rows])
     files.write(table, text.getvalue())
-    return len(rows), list(dict.fromkeys(m.experiment for m in found if m.experiment not in ROWS))
+    return len(rows), list(dict.fromkeys(m.experiment for m in results if m.experiment not in ROWS))

@@ -1,11 +1,11 @@
-"""What the ranks of a launch said: read while they run, put in order, reduced to the first error."""
+"""The output of a launch's ranks: read while they run, put in order, reduced to the first error."""
 
 from __future__ import annotations
 
 import re
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -21,7 +21,7 @@ _FOLLOWS = re.compile(
     r"[Cc]onnection (was )?(closed|reset|refused)|Broken pipe|remote process exited|gloo/transport|"
     r"NCCL|[Tt]imed out|[Ss]ocket [Tt]imeout|recvValue failed"
 )
-_WAITED_IN_VAIN = re.compile(r"[Tt]imed out|[Tt]imeout")  # and then it left, which others notice
+_TIMEOUT = re.compile(r"[Tt]imed out|[Tt]imeout")  # and then it left, which others notice
 _EXIT = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+)")
 _SUMMARY = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)")
 _NATIVE_PLACE = re.compile(r"\[?/\S+\.(?:cc|cpp|h):\d+\]? ")
@@ -78,7 +78,7 @@ class _File:
 
 @dataclass
 class Output:
-    """Reads the files into which torchrun writes what the ranks say.
+    """Reads the files into which torchrun redirects the ranks' output.
 
     Parameters
     ----------
@@ -99,9 +99,9 @@ class Output:
 
     @property
     def last(self) -> str:
-        """What was said last, with its rank; empty before anything was said."""
-        said = next((line for line in reversed(self._lines) if not line.is_error), None)
-        return f"rank {said.rank} | {said.text}" if said else ""
+        """The last line of standard output, with its rank; empty before there is one."""
+        line = next((line for line in reversed(self._lines) if not line.is_error), None)
+        return f"rank {line.rank} | {line.text}" if line else ""
 
     @property
     def ranks(self) -> range:
@@ -109,25 +109,24 @@ class Output:
         return range(self.per_node * len(self.folders))
 
     def read(self, *, to_end: bool = False) -> list[str]:
-        """Take in what is new and return it; with ``to_end`` a line that was not finished, too."""
+        """Read and return new lines of standard output; with ``to_end`` an unfinished line, too."""
         before = len(self._lines)
         for node, folder in enumerate(self.folders):
-            for path in sorted(folder.glob("*/attempt_*/*/std*.log"), key=_standard_output_first):
+            logs = sorted(folder.glob("*/attempt_*/*/std*.log"))
+            logs.sort(key=lambda path: path.name == "stderr.log")  # standard output first
+            for path in logs:
                 rank = node * self.per_node + int(path.parent.name)
-                file = self._files.setdefault(
-                    path, _File(int(path.parent.parent.name.removeprefix("attempt_")))
-                )
-                texts = _new_lines(path, file, to_end)
+                attempt = int(path.parent.parent.name.removeprefix("attempt_"))
+                file = self._files.setdefault(path, _File(attempt))
+                for text in _new_lines(path, file, to_end):
+                    if not _NOISE.search(text):
+                        is_error = path.name == "stderr.log"
+                        self._lines.append(_Line(rank, file.attempt, text, is_error))
                 self.attempts = max(self.attempts, file.attempt + 1)
-                self._lines += [
-                    _Line(rank, file.attempt, text, path.name == "stderr.log")
-                    for text in texts
-                    if not _NOISE.search(text)
-                ]
         return [line.text for line in self._lines[before:] if not line.is_error]
 
-    def shown(self, rank: int, attempt: int, *, failed: bool) -> list[str]:
-        """Return what a rank said in one attempt, without what an error made it say."""
+    def lines(self, rank: int, attempt: int, *, failed: bool) -> list[str]:
+        """Return what a rank printed in one attempt; where it failed, without its traceback."""
         kept, in_traceback = [], False
         for line in self._lines:
             if (line.rank, line.attempt) != (rank, attempt):
@@ -140,7 +139,7 @@ class Output:
         return kept
 
     def error(self, attempt: int, exits: Mapping[int, int]) -> RankError | None:
-        """Return the error that came first in a failed attempt: not one that another rank's end caused.
+        """Return the error that caused a failed attempt: not one that another rank's end caused.
 
         Parameters
         ----------
@@ -149,24 +148,26 @@ class Output:
         exits
             The exit codes torchrun reported, by rank, the first failure first; negative for a signal.
         """
-        found = []
+        candidates = []  # the smaller the number, the likelier it is the cause
         for rank in dict.fromkeys([*exits, *self.ranks]):
             error = self._traceback(rank, attempt)
             code = exits.get(rank, 0)
-            said = f"{error.kind}: {error.message}" if error else ""
-            if error and not _FOLLOWS.search(said):
-                found.append((0, error))
+            message = f"{error.kind}: {error.message}" if error else ""
+            if error and not _FOLLOWS.search(message):
+                candidates.append((0, error))
             elif code < 0:
-                found.append((1, RankError((rank,), _signal_name(-code))))
+                candidates.append((1, RankError((rank,), _signal_name(-code))))
             elif error:
-                found.append((3 if _WAITED_IN_VAIN.search(said) else 4, error))
+                candidates.append((3 if _TIMEOUT.search(message) else 4, error))
             elif code:
-                found.append((2, RankError((rank,), f"exit code {code}")))
-        if not found:
+                candidates.append((2, RankError((rank,), f"exit code {code}")))
+        if not candidates:
             return None
-        first = min(found, key=lambda pair: pair[0])[1]
-        alike = [error.rank for _, error in found if _alike(error, first)]
-        return RankError(tuple(sorted(alike)), first.kind, first.message, first.trace)
+        first = min(candidates, key=lambda pair: pair[0])[1]
+        alike = [
+            error.rank for _, error in candidates if replace(error, ranks=first.ranks) == first
+        ]
+        return replace(first, ranks=tuple(sorted(alike)))
 
     def _traceback(self, rank: int, attempt: int) -> RankError | None:
         texts = [
@@ -194,24 +195,24 @@ class Output:
 
 def exits(logs: Sequence[Path], per_node: int) -> dict[int, dict[int, int]]:
     """Read from torchrun's own output which ranks failed: exit codes by attempt, then by rank."""
-    found: dict[int, dict[int, int]] = {}
+    codes: dict[int, dict[int, int]] = {}
     for node, path in enumerate(logs):
         text = path.read_text(encoding="utf-8", errors="replace")
         failures = _EXIT.findall(text)
         for attempt, (code, local_rank) in enumerate(failures):
-            found.setdefault(attempt, {})[node * per_node + int(local_rank)] = int(code)
+            codes.setdefault(attempt, {})[node * per_node + int(local_rank)] = int(code)
         for rank, code in _SUMMARY.findall(text):
             if int(code) != -signal.SIGTERM:  # torchrun's own, for the ranks that were left
-                found.setdefault(max(len(failures) - 1, 0), {}).setdefault(int(rank), int(code))
-    return found
+                codes.setdefault(max(len(failures) - 1, 0), {}).setdefault(int(rank), int(code))
+    return codes
 
 
-def group(said: Sequence[Sequence[str]]) -> list[str]:
-    """Label lines by rank: those all ranks said alike once, as ``all ranks | ...``.
+def group(by_rank: Sequence[Sequence[str]]) -> list[str]:
+    """Label lines by rank; what all ranks printed alike stands once, as ``all ranks | ...``.
 
     Parameters
     ----------
-    said
+    by_rank
         The lines of each rank, in its order.
 
     Examples
@@ -219,11 +220,11 @@ def group(said: Sequence[Sequence[str]]) -> list[str]:
     >>> group([["start", "loss 1"], ["start", "loss 2"]])
     ['all ranks | start', 'rank 0 | loss 1', 'rank 1 | loss 2']
     """
-    common = list(said[0]) if len(said) > 1 else []
-    for lines in said[1:]:
+    common = list(by_rank[0]) if len(by_rank) > 1 else []
+    for lines in by_rank[1:]:
         matches = SequenceMatcher(None, common, lines, autojunk=False).get_matching_blocks()
         common = [line for match in matches for line in common[match.a : match.a + match.size]]
-    rest = [list(lines) for lines in said]
+    rest = [list(lines) for lines in by_rank]
     out = []
     for line in [*common, None]:
         for rank, lines in enumerate(rest):
@@ -233,10 +234,6 @@ def group(said: Sequence[Sequence[str]]) -> list[str]:
         if line is not None:
             out.append(f"all ranks | {line}")
     return out
-
-
-def _standard_output_first(path: Path) -> tuple[bool, Path]:
-    return path.name == "stderr.log", path
 
 
 def _new_lines(path: Path, file: _File, to_end: bool) -> list[str]:
@@ -265,10 +262,6 @@ def _cut(lines: Sequence[str]) -> str:
             break
         kept.append(line)
     return _NATIVE_PLACE.sub("", "\n".join(kept).strip())
-
-
-def _alike(one: RankError, other: RankError) -> bool:
-    return (one.kind, one.message, one.trace) == (other.kind, other.message, other.trace)
 
 
 def _signal_name(number: int) -> str:

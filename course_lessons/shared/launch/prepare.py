@@ -21,31 +21,16 @@ class Kill:
     after: str
 
 
-def count_ranks(ranks: int | str) -> int:
-    """Return how many ranks ``"auto"`` is here; refuse what is no number of ranks."""
-    if ranks == "auto":
-        import torch
-
-        return max(torch.cuda.device_count(), 2)
-    if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
-        raise ValueError(f'ranks is a whole number from 1 on, or "auto"; you gave {ranks!r}')
-    return ranks
-
-
 def check(
-    script: Path,
-    ranks: int,
-    seconds: float,
-    restarts: int,
-    nodes: int,
-    kill: Kill | None,
-    port: int | None,
+    script: Path, ranks: int, seconds: float, restarts: int, nodes: int, kill: Kill | None
 ) -> None:
-    """Refuse what makes no sense, each with a sentence that says what would."""
+    """Raise a ValueError for arguments of ``run`` that make no sense; the message says what would."""
     if not script.is_file():
         raise ValueError(
             f"there is no file {str(script)!r} in {Path.cwd()}; run the cell that writes it first"
         )
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
+        raise ValueError(f"ranks is a whole number from 1 on; you gave {ranks!r}")
     if seconds <= 0:
         raise ValueError(f"seconds is the time limit and must be over 0; you gave {seconds!r}")
     if restarts < 0:
@@ -54,8 +39,6 @@ def check(
         raise ValueError(f"{ranks} ranks do not spread evenly over {nodes} nodes")
     if kill and not 0 <= kill.rank < ranks:
         raise ValueError(f"there is no rank {kill.rank} to kill: ranks go from 0 to {ranks - 1}")
-    if port is not None and not 0 < port < 65536:
-        raise ValueError(f"a port is a number from 1 to 65535; you gave {port!r}")
 
 
 def check_pytorch(ranks: int) -> None:
@@ -75,14 +58,14 @@ def check_pytorch(ranks: int) -> None:
         )
 
 
-def options(ranks: int, nodes: int, restarts: int, port: int | None) -> list[str]:
-    """Return torchrun's options, as a learner would give them."""
-    meeting = ["--standalone"]
-    if port is not None:
-        meeting = [f"--nnodes={nodes}", "--rdzv-backend=c10d"]
-        meeting += [f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=course"]
+def options(ranks: int, nodes: int, restarts: int) -> list[str]:
+    """Return torchrun's options, as a learner would give them; several nodes meet at a free port."""
+    rendezvous = ["--standalone"]
+    if nodes > 1:
+        rendezvous = [f"--nnodes={nodes}", "--rdzv-backend=c10d"]
+        rendezvous += [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-id=course"]
     again = [f"--max-restarts={restarts}"] if restarts else []
-    return [*meeting, f"--nproc-per-node={ranks // nodes}", *again]
+    return [*rendezvous, f"--nproc-per-node={ranks // nodes}", *again]
 
 
 def environment(ranks: int, folder: str, given: Mapping[str, str]) -> dict[str, str]:
@@ -129,18 +112,3 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def is_busy(port: int) -> bool:
-    """Return whether a port of this machine is in use."""
-    with socket.socket() as probe:
-        if probe.connect_ex(("127.0.0.1", port)) == 0:
-            return True
-    with socket.socket() as probe:
-        if os.name == "posix":  # a port of a launch that just ended can be used again
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return True
-    return False

@@ -26,11 +26,11 @@ def psutil_or_error() -> Any:
 
 def ranks(mark: str) -> dict[int, list[Any]]:
     """Return the living processes of each rank, as psutil has them."""
-    found: dict[int, list[Any]] = {}
+    by_rank: dict[int, list[Any]] = {}
     for process, environment in _marked(mark):
         if (rank := environment.get("RANK", "")).isdigit():
-            found.setdefault(int(rank), []).append(process)
-    return found
+            by_rank.setdefault(int(rank), []).append(process)
+    return by_rank
 
 
 def kill(processes: Sequence[Any]) -> None:
@@ -76,10 +76,10 @@ def end_all(agents: Sequence[subprocess.Popen], mark: str, grace: float = 3.0) -
 
 def _marked(mark: str) -> list[tuple[Any, dict[str, str]]]:
     psutil = psutil_or_error()
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):  # it ended, or is someone else's
             environment = process.environ()
             if environment.get(MARK) == mark:
-                found.append((process, environment))
-    return found
+                processes.append((process, environment))
+    return processes

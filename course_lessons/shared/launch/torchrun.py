@@ -32,17 +32,15 @@ class Finished:
     ok
         Whether every rank ended without an error, in the last attempt.
     lines
-        What each rank said, in its order; all attempts one after the other.
+        What each rank printed, by rank; all attempts one after the other.
     seconds
         From start to end, as the clock on the wall has it.
     error
         The error that came first in the last attempt, if there was one.
     attempts
         How often the ranks were started.
-    command
-        What a learner would type in a terminal.
     stopped
-        Why the launch was ended from outside: ``"time limit"``, ``"port in use"``, or nothing.
+        Why the launch was ended from outside: ``"time limit"`` or nothing.
     """
 
     ok: bool
@@ -50,20 +48,18 @@ class Finished:
     seconds: float
     error: RankError | None
     attempts: int
-    command: str
     stopped: str = ""
 
 
 def run(
     script: str | os.PathLike[str],
     *arguments: str,
-    ranks: int | str = 2,
+    ranks: int = 2,
     seconds: float = 60.0,
     restarts: int = 0,
     nodes: int = 1,
     kill: Kill | None = None,
     environment: Mapping[str, str] | None = None,
-    port: int | None = None,
     quiet: bool = False,
 ) -> Finished:
     """Run a script as several processes with torchrun, on this machine, and show what they say.
@@ -77,19 +73,17 @@ def run(
     arguments
         What the script gets on its command line.
     ranks
-        Processes in all, the same number on each node; ``"auto"`` is one a GPU, two where there are fewer.
+        Processes in all, the same number on each node.
     seconds
         The time limit. A collective that not every rank calls would wait for ever.
     restarts
         How often torchrun may start all ranks again after one has failed.
     nodes
-        How many torchruns meet at ``port`` as those of as many machines would.
+        How many torchruns meet, as those of as many machines would.
     kill
         Kill a rank on purpose.
     environment
         Variables for the ranks, beside those of this process.
-    port
-        Where the torchruns meet; a free one by default.
     quiet
         Print nothing.
 
@@ -106,40 +100,34 @@ def run(
     --------
     >>> done = run("work/train.py", "--epochs", "2", ranks=2, seconds=60)
     """
-    script, count = Path(script), prepare.count_ranks(ranks)
-    prepare.check(script, count, seconds, restarts, nodes, kill, port)
-    prepare.check_pytorch(count)
-    say = _silent if quiet else print
-    own = [str(script), *map(str, arguments)]
-    if port is None and nodes > 1:
-        port = prepare.free_port()
-    options = prepare.options(count, nodes, restarts, port)
+    script = Path(script)
+    prepare.check(script, ranks, seconds, restarts, nodes, kill)
+    prepare.check_pytorch(ranks)
+    say = (lambda line: None) if quiet else print
+    words = [*prepare.options(ranks, nodes, restarts), str(script), *map(str, arguments)]
     environment = {name: str(value) for name, value in (environment or {}).items()}
     if restarts:
         # Else gloo finds the addresses of dead ranks in the store (pytorch/pytorch#135712).
         environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **environment}
     given = "".join(f"{name}={shlex.quote(value)} " for name, value in environment.items())
-    command = given + shlex.join(["torchrun", *options, *own])
+    command = given + shlex.join(["torchrun", *words])
     say(f"$ {command}" + (f"    # on each of {nodes} nodes" if nodes > 1 else ""))
-    if port is not None and prepare.is_busy(port):
-        say(f"Port {port} is in use on this machine: choose another one, or leave `port` out.")
-        return Finished(False, {}, 0.0, None, 0, command, "port in use")
 
     with tempfile.TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True) as folder:
-        launch = _Launch(Path(folder), script, count, nodes)
+        launch = _Launch(Path(folder), script, ranks, nodes)
         try:
-            launch.start([*options, *own], prepare.environment(count, folder, environment))
+            launch.start(words, prepare.environment(ranks, folder, environment))
             stopped = launch.wait(seconds, kill, quiet)
-            left = launch.who_is_left() if stopped else []
+            left = launch.ranks_left() if stopped else []
         except KeyboardInterrupt:
             launch.end()
-            launch.tell(say, failed=False)
+            launch.show_output(say, failed=False)
             say("Interrupted: all ranks were stopped.")
             raise
         finally:
             launch.end()
         ok = not stopped and all(agent.returncode == 0 for agent in launch.agents)
-        lines, error = launch.tell(say, failed=not ok and not stopped)
+        lines, error = launch.show_output(say, failed=not ok and not stopped)
         if kill and not launch.killed:
             say(f"No rank said {kill.after!r}, so none was killed.")
         if stopped:
@@ -147,8 +135,7 @@ def run(
             for line in left:
                 say(f"    {line}")
             say("A collective that not every rank calls waits for ever.")
-        attempts = launch.output.attempts
-        return Finished(ok, lines, launch.seconds, error, attempts, command, stopped)
+        return Finished(ok, lines, launch.seconds, error, launch.output.attempts, stopped)
 
 
 class _Launch:
@@ -228,46 +215,47 @@ class _Launch:
             progress.refresh()
             self.progress = text
 
-    def who_is_left(self) -> list[str]:
-        """Say which ranks still run, and what each said last."""
+    def ranks_left(self) -> list[str]:
+        """Return a line for each rank: whether it still runs, and what it printed last."""
         alive = processes.ranks(self.mark)
         self.output.read(to_end=True)
-        out = []
+        report = []
         for rank in self.output.ranks:
-            said = self.output.shown(rank, self.output.attempts - 1, failed=False)
+            lines = self.output.lines(rank, self.output.attempts - 1, failed=False)
             state = "still ran" if rank in alive else "had ended"
-            out.append(f"rank {rank} {state}; it said {f'last: {said[-1]}' if said else 'nothing'}")
-        return out
+            last = f"last: {lines[-1]}" if lines else "nothing"
+            report.append(f"rank {rank} {state}; it said {last}")
+        return report
 
     def end(self) -> None:
-        """End what still runs."""
+        """End all processes that still run."""
         processes.end_all(self.agents, self.mark)
 
-    def tell(
+    def show_output(
         self, say: Callable[[str], None], *, failed: bool
     ) -> tuple[dict[int, list[str]], RankError | None]:
-        """Show what was said and what went wrong in each attempt; return the lines and the last error."""
+        """Print the output and the error of each attempt; return the lines by rank and the last error."""
         output, error = self.output, None
         output.read(to_end=True)
         codes = exits(self.logs, output.per_node)
         lines: dict[int, list[str]] = {rank: [] for rank in output.ranks}
         for attempt in range(output.attempts):
             again = attempt < output.attempts - 1
-            said = [output.shown(rank, attempt, failed=failed or again) for rank in output.ranks]
-            for rank, own in enumerate(said):
-                lines[rank] += own
-            for line in group(said):
+            by_rank = [output.lines(rank, attempt, failed=failed or again) for rank in lines]
+            for rank, of_attempt in enumerate(by_rank):
+                lines[rank] += of_attempt
+            for line in group(by_rank):
                 say(line)
             error = output.error(attempt, codes.get(attempt, {})) if failed or again else None
             if error:
-                self._tell_error(say, error)
+                self._show_error(say, error)
             elif failed and not again:
                 say(f"torchrun itself stopped: {_last_line(self.logs)}")
             if again:
                 say(f"torchrun started all ranks again: attempt {attempt + 2}.")
         return lines, error
 
-    def _tell_error(self, say: Callable[[str], None], error: RankError) -> None:
+    def _show_error(self, say: Callable[[str], None], error: RankError) -> None:
         say(str(error))
         for line in error.trace:
             say(f"    {line}")
@@ -279,9 +267,5 @@ class _Launch:
 
 def _last_line(logs: Sequence[Path]) -> str:
     texts = [log.read_text(encoding="utf-8", errors="replace").split("\n") for log in logs]
-    said = [line.strip() for text in texts for line in text if line.strip()]
-    return said[-1] if said else "it said nothing."
-
-
-def _silent(line: str) -> None:
-    pass
+    lines = [line.strip() for text in texts for line in text if line.strip()]
+    return lines[-1] if lines else "it said nothing."
