@@ -23,21 +23,21 @@ from torch.nn.parameter import (
 from torch.utils._device import _device_constructors
 from torch.utils._pytree import tree_leaves
 
-from . import autocast, generator, kernels, replicas, serialize, storage, unwinding
+from . import autocast, backward_errors, data_parallel, generator, kernels, serialize, storage
 from .machine import MACHINE
 from .module import Event, SimModule, Stream
 from .tensor import SimTensor, is_pinned, mark_pinned, run
 
 _failures: list[str] = []
-_given_to: list[str] = []  # real devices that this process trains on
+_disabled_for: list[str] = []  # real devices that this process trains on
 _libraries: list[Any] = []  # a library that is collected takes its kernels with it
 
 
-def problem() -> str | None:
+def unavailable_reason() -> str | None:
     """Return in one sentence why this PyTorch cannot have the device, or None."""
     if _failures:
         return _failures[0]
-    if real := _real():
+    if real := _accelerator_in_use():
         return f"This process uses {real}. {ONE_KIND}"
     name = torch._C._get_privateuse1_backend_name()
     if name not in ("privateuseone", "sim"):
@@ -53,26 +53,26 @@ ONE_KIND = (
 """https://github.com/pytorch/pytorch/issues/161129: a backward pass on the other kind ends in an assertion."""
 
 
-def _real() -> str | None:
+def _accelerator_in_use() -> str | None:
     """The real accelerator that keeps the device out, if one does."""
-    used = [*_given_to, *(k for k in ("cuda", "xpu") if getattr(torch, k).is_initialized())]
+    used = [*_disabled_for, *(k for k in ("cuda", "xpu") if getattr(torch, k).is_initialized())]
     return used[0] if used and not _libraries else None
 
 
-def gave_way() -> bool:
+def is_disabled() -> bool:
     """Return whether a real accelerator, in use, is what keeps the device out."""
-    return _real() is not None
+    return _accelerator_in_use() is not None
 
 
-def give_way(device: torch.device | str) -> str | None:
+def disable_for(device: torch.device | str) -> str | None:
     """Stay out of a process that trains on this device; return why it is too late, or None."""
     kind = torch.device(device).type
-    _given_to.clear()
+    _disabled_for.clear()
     if kind in ("cpu", "meta", "sim"):
         return None
     if _libraries:
-        return unwinding.TOO_LATE.format(kind)
-    _given_to.append(str(device))
+        return backward_errors.TOO_LATE.format(kind)
+    _disabled_for.append(str(device))
     return None
 
 
@@ -82,7 +82,7 @@ def register() -> None:
     Raises
     ------
     RuntimeError
-        Where this release of PyTorch wants it done in another way. From then on `problem` says so.
+        Where this release of PyTorch wants it done in another way. From then on `unavailable_reason` says so.
     """
     if _libraries:
         return
@@ -100,9 +100,9 @@ def _register() -> None:
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     _setup_privateuseone_for_python_backend(
-        "sim", backend_module=SimModule("torch.sim"), device_guard=unwinding.Guard()
+        "sim", backend_module=SimModule("torch.sim"), device_guard=backward_errors.Guard()
     )
-    unwinding.after_backward()
+    backward_errors.patch_engine()
     every = torch.library.Library("_", "IMPL")
     every.fallback(_run, "PrivateUse1")
     for layout in (
@@ -124,7 +124,7 @@ def _register() -> None:
     _optimizers()
     generator.register()
     storage.register()
-    replicas.register()
+    data_parallel.register()
     torch.serialization.register_package(5, serialize.tag, serialize.restore)
     _after(torch, "clear_autocast_cache", autocast.clear_cache)
 

@@ -145,7 +145,7 @@ class Machine:
         self.used = True
         return self.devices[index]
 
-    def arrive(self) -> None:
+    def run_arrivals(self) -> None:
         """Let the copies to the host be there that have ended by now.
 
         A copy to pinned memory that nobody waits for is not there at once: until it has ended, the
@@ -158,7 +158,7 @@ class Machine:
 
     def synchronized(self) -> None:
         """Count a wait of the host for a device."""
-        self.arrive()
+        self.run_arrivals()
         for counters in self.counting:
             counters.synchronizations += 1
 
@@ -201,7 +201,7 @@ class Machine:
             counters.races += race
             counters.synchronizations += waits
         if self.arrivals:
-            self.arrive()
+            self.run_arrivals()
         return end
 
     def snapshot(self) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class Stream:
 def _look(device: Device, time: float) -> bool:
     """Return whether a device has come to a time. Asking takes the host a moment, so a loop may wait."""
     MACHINE.host.advance(_LOOK, "query")
-    MACHINE.arrive()
+    MACHINE.run_arrivals()
     return device.clock.reached(time)
 
 

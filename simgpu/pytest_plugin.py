@@ -22,9 +22,8 @@ def sim(request: pytest.FixtureRequest) -> Iterator[object]:
     """Give a simulated GPU, empty and of the size that the marker asks for, for the time of a test."""
     import simgpu
     from simgpu.profiles import load
-    from simgpu.spare import spare_device
 
-    if reason := simgpu.problem():
+    if reason := simgpu.unavailable_reason():
         pytest.fail(reason, pytrace=False)
     mark = request.node.get_closest_marker("simgpu")
     asked = {} if mark is None else dict(mark.kwargs)
@@ -35,5 +34,5 @@ def sim(request: pytest.FixtureRequest) -> Iterator[object]:
             "The marker simgpu takes memory=... and profile=..., by name, and nothing else.",
             pytrace=False,
         )
-    with spare_device(memory, profile) as device:
+    with simgpu.temporary_device(memory, profile) as device:
         yield device

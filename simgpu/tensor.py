@@ -553,7 +553,7 @@ def _charge(
             counters.launches += 1
             counters.races += span.race
         if MACHINE.arrivals:
-            MACHINE.arrive()
+            MACHINE.run_arrivals()
     if facts.waits or (facts.indexes and _asks_a_mask(args, plain)):
         MACHINE.copy(device, "d2h", 8)
 
@@ -655,8 +655,8 @@ def _land(target: Tensor, source: SimTensor, non_blocking: bool) -> None:
     )
     if end > MACHINE.host.now:
         value = source._payload.clone()
-        hollow = value.is_meta  # it has no values, so zeros arrive
-        MACHINE.arrivals.append((end, target.zero_ if hollow else lambda: target.copy_(value)))
+        has_no_data = value.is_meta  # within NoData, so zeros arrive
+        MACHINE.arrivals.append((end, target.zero_ if has_no_data else lambda: target.copy_(value)))
     else:
         target.copy_(source._payload)
 

@@ -58,8 +58,8 @@ def test_each_room_imports_only_what_stands_below_it():
 UPWARDS = {
     "simgpu.cost -> course_utils.show": ("simgpu/cost.py", "import course_utils.show"),
     "course_utils.show -> tools": ("course_utils/show.py", "import tools"),
-    "simgpu.spare -> course_utils.show": (
-        "simgpu/spare.py",
+    "simgpu.history -> course_utils.show": (
+        "simgpu/history.py",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import course_utils.show",
     ),
     "course_lessons.lesson01.speedup -> course_lessons.lesson02.move": (

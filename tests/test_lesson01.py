@@ -109,7 +109,7 @@ def figures(monkeypatch):
 
 @pytest.fixture
 def sim():
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         skip(problem, until="2027-11-30")
     return simgpu.enable("T4")
 

@@ -37,7 +37,7 @@ EX = lesson("02")
 
 @pytest.fixture
 def sim():
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         skip(problem, until="2027-11-30")
     return torch.device("sim:0") if simgpu.enabled() else simgpu.enable()
 
@@ -275,7 +275,7 @@ def test_the_remedy_for_a_late_optimiser_is_one(sim):
 
 
 def test_without_a_second_device_the_chart_is_a_sentence(monkeypatch, capsys):
-    monkeypatch.setattr(simgpu, "problem", lambda: "This torch is too old.")
+    monkeypatch.setattr(simgpu, "unavailable_reason", lambda: "This torch is too old.")
     monkeypatch.setattr(drawings, "present", lambda *_: pytest.fail("nothing was timed"))
     times = {"pageable": {"blocking": []}, "pinned": {"blocking": []}}
     transfer_chart(times, 64, torch.device("cpu"))
@@ -520,7 +520,7 @@ UNSEEN = {
 @pytest.mark.slow
 @pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
 def test_without_the_simulated_device_answers_are_still_judged(exercise, monkeypatch):
-    monkeypatch.setattr(simgpu, "problem", lambda: "This torch is too old.")
+    monkeypatch.setattr(simgpu, "unavailable_reason", lambda: "This torch is too old.")
     right = exercise.result(exercise.reference() if exercise.wants_value else exercise.reference)
     assert right.outcome == "right", right.bundle().text
     assert exercise.wants_value or "without the simulated device" in right.printed

@@ -59,7 +59,7 @@ def trained() -> dict:
 
 @pytest.mark.slow
 def test_it_reads_as_well_on_the_simulated_device(monkeypatch):
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         skip(problem, until="2027-11-30")
     monkeypatch.setenv("COURSE_DEVICE", "sim")
     names = run_cells("looked at once")
@@ -162,7 +162,7 @@ def test_a_checkpoint_holds_every_part_and_every_generator(lesson, run, tmp_path
 def device(request):
     if request.param == "cpu":
         return torch.device("cpu")
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         skip(problem, until="2027-11-30")
     return simgpu.first()
 
@@ -360,7 +360,7 @@ def test_the_constants_of_prepare_are_those_of_the_training_images(lesson):
     ],
 )
 def test_hidden_waits_are_seen_without_a_gpu(line, said):
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         skip(problem, until="2027-11-30")
     assert waits(line, torch.device("cpu")) == said
 
@@ -457,8 +457,8 @@ def _numbers(losses):
 )
 def test_reads_are_counted_however_they_are_written(monkeypatch, keep, end, outcome):
     answer = _answer_step_losses(keep, end)
-    for problem in (simgpu.problem(), "This torch is too old."):
-        monkeypatch.setattr(simgpu, "problem", lambda problem=problem: problem)
+    for problem in (simgpu.unavailable_reason(), "This torch is too old."):
+        monkeypatch.setattr(simgpu, "unavailable_reason", lambda problem=problem: problem)
         result = exercises("03").step_losses.result(answer)
         assert outcome in (result.outcome, result.diagnosis), result.bundle().text
 
@@ -474,7 +474,7 @@ def test_reads_are_counted_however_they_are_written(monkeypatch, keep, end, outc
     ],
 )
 def test_only_what_leaves_the_device_is_a_read(keep, end, outcome):
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         skip(problem, until="2027-11-30")
     result = exercises("03").step_losses.result(_answer_step_losses(keep, end))
     assert outcome in (result.outcome, result.diagnosis), result.bundle().text

@@ -39,7 +39,7 @@ HALF, BF16 = torch.float16, torch.bfloat16
 
 @pytest.fixture
 def sim():
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         skip(problem, until="2027-11-30")
     return torch.device("sim:0") if simgpu.enabled() else simgpu.enable()
 

@@ -43,7 +43,7 @@ OWN_REASON = ("without the simulated device", "Without the simulated device", "o
 
 @pytest.fixture
 def sim():
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         skip(problem, until="2027-11-30")
     return simgpu.first()
 
@@ -100,7 +100,7 @@ def test_the_code_in_a_task_is_the_code_that_is_run():
 @pytest.mark.slow
 @pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
 def test_answers_are_judged_without_the_simulated_device_too(exercise, monkeypatch):
-    monkeypatch.setattr(simgpu, "problem", lambda: "No simulated device here.")
+    monkeypatch.setattr(simgpu, "unavailable_reason", lambda: "No simulated device here.")
     result = exercise.result(right_answer(exercise))
     assert result.outcome == "right", result.bundle().text
     assert not result.printed or any(reason in result.printed for reason in OWN_REASON)
@@ -131,7 +131,7 @@ def test_levels_are_mixed_and_rise_within_a_subject():
 
 
 def test_the_ledger_is_what_a_device_counts(sim):
-    with meters.spare_device("1 GB") as device:
+    with meters.temporary_device("1 GB") as device:
         names = {"torch": torch, "device": device}
         found = []
         for line in LEDGER:
@@ -144,11 +144,11 @@ def test_the_ledger_is_what_a_device_counts(sim):
 
 
 def test_a_view_of_a_hollow_weight_takes_no_memory(sim):
-    with meters.Hollow():
+    with meters.NoData():
         hollow = nn.Linear(1024, 1024).to(sim)
     real = nn.Linear(8, 8).to(sim)
     before = torch.sim.memory_allocated(sim)
-    with meters.Hollow():
+    with meters.NoData():
         views = hollow.weight.t(), hollow.weight[3:7].detach(), real.weight.t()
         assert torch.sim.memory_allocated(sim) == before
     assert [tuple(view.shape) for view in views] == [(1024, 1024), (4, 1024), (8, 8)]
@@ -170,9 +170,9 @@ def _peak_of_training(fuse, device):
 
 
 def test_a_step_in_backward_saves_the_gradients(sim):
-    with meters.spare_device("1 GB") as device:
+    with meters.temporary_device("1 GB") as device:
         usual = _peak_of_training(False, device)
-    with meters.spare_device("1 GB") as device:
+    with meters.temporary_device("1 GB") as device:
         fused = _peak_of_training(True, device)
     assert usual > 1.95
     assert fused < 1.4
@@ -196,7 +196,7 @@ def _peak_with(chosen, device):
 def test_the_last_block_is_not_worth_a_checkpoint(sim):
     peaks = []
     for chosen in (set(), {4}, {0}, {0, 1, 2, 3}):
-        with meters.spare_device("1 GB") as device:
+        with meters.temporary_device("1 GB") as device:
             peaks.append(_peak_with(chosen, device))
     none, last, first, all_but_last = peaks
     assert last >= 0.99 * none

@@ -13,7 +13,7 @@ from course_utils.exercises import Judge
 
 def second() -> torch.device:
     """A device that is not the CPU: the simulated one; ``meta``, without data, if it cannot be had."""
-    if simgpu.problem() is not None:
+    if simgpu.unavailable_reason() is not None:
         print("Judged without the simulated device: values on the CPU, places on the meta device.")
         return torch.device("meta")
     return torch.device("sim:0") if simgpu.enabled() else simgpu.enable()
@@ -51,4 +51,4 @@ def counted_copies() -> Any:
     """Count transfers; without the simulated device there is nothing to count."""
     from contextlib import nullcontext
 
-    return simgpu.count() if simgpu.problem() is None else nullcontext()
+    return simgpu.count() if simgpu.unavailable_reason() is None else nullcontext()

@@ -101,9 +101,9 @@ class _Feed:
 
 
 def _check_mean_loss(answer: Any, judge: Judge) -> None:
-    if simgpu.problem() is not None:
+    if simgpu.unavailable_reason() is not None:
         print("Judged without the simulated device: only the value, not the time.")
-    device = torch.device("cpu") if simgpu.problem() is not None else second()
+    device = torch.device("cpu") if simgpu.unavailable_reason() is not None else second()
     for n in (5, 8, 6):
         feed = _Feed(n, device)
         usual, _ = feed.run(mean_loss_that_waits)

@@ -17,7 +17,7 @@ from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.judge import Raised
 from course_utils.exercises.values import nearly
-from simgpu import elsewhere
+from simgpu import worker
 
 from .checking import ROWS, WIDTH, challenge_model
 
@@ -45,13 +45,13 @@ def plain_step(model, x, y, loss_fn, optimizer):
     return loss.detach()
 
 
-@elsewhere.there
+@worker.run_in_worker
 def step_cost(step: Callable[..., Any], room: str) -> tuple[float, int]:
     """Return what one step of the challenge costs on a simulated T4: modelled seconds, bytes at most. Tensors have no values."""
-    with memory.spare_device(room) as device:
+    with memory.temporary_device(room) as device:
         with torch.device("meta"):
             model = challenge_model()
-        with memory.Hollow():
+        with memory.NoData():
             model.to_empty(device=device)
             x = torch.empty(ROWS, WIDTH, device=device)
             y = torch.zeros(ROWS, dtype=torch.int64, device=device)
@@ -137,7 +137,7 @@ def _check_frugal_step(answer: Callable[..., Any], judge: Judge) -> None:
             )
         most = TOLERANCE if off > 1e-4 else 1e-4  # no 16 bits in the change: none in the loss
         judge.expect("loss", judge.number(got.loss), float(right.loss), alike=nearly(most, 0.0))
-    if simgpu.problem():
+    if simgpu.unavailable_reason():
         print("Judged without the simulated device: the result, and the activations that are kept.")
         if got.peak > 0.5 * right.peak:
             seen = f"at most {got.peak:,} bytes of activations at once"

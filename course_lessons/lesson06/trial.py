@@ -15,7 +15,7 @@ from torch import nn
 from course_lessons.shared import memory
 from course_utils import synchronize
 from course_utils.timing import host_clock
-from simgpu import elsewhere
+from simgpu import worker
 
 
 def on_small_card(work: Callable[[torch.device], Any], *, expandable_segments: bool = False) -> Any:
@@ -28,7 +28,7 @@ def on_small_card(work: Callable[[torch.device], Any], *, expandable_segments: b
     expandable_segments
         Whether its allocator works as with ``PYTORCH_ALLOC_CONF=expandable_segments:True``.
     """
-    reason = elsewhere.problem()
+    reason = worker.unavailable_reason()
     if reason:
         return print(reason)
     return memory.on_card("100 MiB", work, expandable_segments=expandable_segments)
@@ -62,7 +62,7 @@ def try_it(
     """
     gc.collect()
     before = torch.get_device_module(device).memory_allocated(device)
-    with memory.Hollow() if device.type == "sim" else nullcontext():
+    with memory.NoData() if device.type == "sim" else nullcontext():
         model = blocks(activation).to(device)
         made = optimizer(model.parameters())
         x = torch.randn(rows, 256, device=device)

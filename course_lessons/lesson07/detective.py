@@ -28,7 +28,7 @@ from course_utils.exercises.values import same
 from course_utils.number_format import seconds
 from course_utils.show import show_table
 from course_utils.this_machine import in_notebook
-from simgpu import elsewhere
+from simgpu import worker
 from simgpu.clock import Span
 from simgpu.counters import Counters
 from simgpu.timeline import Timeline
@@ -148,7 +148,7 @@ def _computing(spans: Sequence[Span]) -> float:
     return sum(span.seconds for span in spans if span.kind == "kernel")
 
 
-@elsewhere.there
+@worker.run_in_worker
 def run(
     letter: str, loop: Callable[..., Any] | None = None, *, values: bool = False, facts: bool = True
 ) -> Run:
@@ -175,9 +175,9 @@ def run(
     hollow = case.hollow and not values
     done = Run()
     with (
-        memory.spare_device("15 GB", case.profile) as device,
+        memory.temporary_device("15 GB", case.profile) as device,
         full_float32(),
-        memory.Hollow() if hollow else nullcontext(),
+        memory.NoData() if hollow else nullcontext(),
     ):
         arguments = case.prepare(device, hollow)
         model, optimizer = arguments[0], _optimizer(arguments)
@@ -271,7 +271,7 @@ def present(letter: str, loop: Callable[..., Any] | None = None) -> None:
     """
     if loop is None:
         _show_code(source(letter))
-    if reason := elsewhere.problem():
+    if reason := worker.unavailable_reason():
         print(f"No times for this loop: they need the simulated device. {reason}")
         return
     case = CASES[letter]

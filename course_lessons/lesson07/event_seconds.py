@@ -65,12 +65,12 @@ def _mean(took: list[float], repeats: int) -> float:
 
 
 def _check_event_seconds(answer: Callable[..., Any], judge: Judge) -> None:
-    if simgpu.problem():
+    if simgpu.unavailable_reason():
         print("Judged on the CPU alone: the simulated device, which has events, is not there.")
     else:
         runs = []
         for length, repeats in ((0.2, 4), (0.3, 7), (0.2, 1)):
-            with memory.spare_device("1 GB") as device:
+            with memory.temporary_device("1 GB") as device:
                 work = _Work(device, length)
                 with simgpu.count() as work.counters:
                     runs.append((judge.number(answer(work, device, repeats)), work, repeats))

@@ -19,10 +19,10 @@ from course_utils.exercises.judge import Todo
 @contextmanager
 def other_device() -> Iterator[torch.device]:
     """Give a device that is not the CPU: a simulated one of its own; ``meta``, without values, where there is none."""
-    if simgpu.problem():
+    if simgpu.unavailable_reason():
         yield torch.device("meta")
         return
-    with memory.spare_device("1 GB") as device:
+    with memory.temporary_device("1 GB") as device:
         yield device
 
 

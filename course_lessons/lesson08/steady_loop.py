@@ -64,7 +64,7 @@ def _waits(loop: Callable[..., Any], device: torch.device) -> int:
 def _in_memory(loop: Callable[..., Any]) -> tuple[int, int, int]:
     """Return a loop's peak, the bytes by which it grows after its second step, and the blocks freed."""
     held: list[int] = []
-    with memory.spare_device("2 GB") as device, memory.Hollow():
+    with memory.temporary_device("2 GB") as device, memory.NoData():
         stats = functools.partial(torch.sim.memory_stats, device)
         model = nn.Linear(64, 4096, device="meta").to_empty(device=device)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -90,10 +90,14 @@ _RESULTS = OverCases(
 @one_thread()
 @mock.patch("gc.collect", return_value=0)  # counted and left out: it takes long
 def _check_steady_loop(answer: Callable[..., Any], judge: Judge, collect: mock.Mock) -> None:
-    with nullcontext(_CPU) if simgpu.problem() else memory.spare_device("1 GB") as device:
+    with (
+        nullcontext(_CPU)
+        if simgpu.unavailable_reason()
+        else memory.temporary_device("1 GB") as device
+    ):
         _RESULTS(functools.partial(_trained, answer, device), judge)
         waits, least = _waits(answer, device), _waits(steady_loop, device)
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         print(f"Judged without the simulated device, so not by its memory. {problem}")
         return
     collect.reset_mock()

@@ -87,7 +87,7 @@ _LINES = OverCases(
 @one_thread()
 def _check_train_logged(answer: Callable[..., Any], judge: Judge) -> None:
     _LINES(functools.partial(_logged, keeps(answer, judge, 1)), judge)
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         print(f"Judged on the CPU alone, where nothing waits. {problem}")
         return
     _judge_waits(answer, judge)
@@ -101,7 +101,7 @@ def _judge_waits(answer: Callable[..., Any], judge: Judge) -> None:
     def log(step: int, loss: float, rate: float) -> None:
         ends.append((clock.host, rate))
 
-    with memory.spare_device("4 GB") as device, memory.Hollow():
+    with memory.temporary_device("4 GB") as device, memory.NoData():
         clock = simgpu.clock(device)
         model = nn.Linear(1024, 1024, device="meta").to_empty(device=device)
         x = torch.empty(rows, 1024, device=device)

@@ -122,10 +122,10 @@ _RESULTS = OverCases(
 @one_thread()
 def _check_train_watched(answer: Callable[..., Any], judge: Judge) -> None:
     _RESULTS(functools.partial(_trained, keeps(answer, judge, 1), _CPU), judge)
-    if simgpu.problem():
+    if simgpu.unavailable_reason():
         print("Judged without the simulated device: the result, not the reads.")
         return
-    with memory.spare_device("1 GB") as device:
+    with memory.temporary_device("1 GB") as device:
         for n, every, broken in _CASES[1:4]:
             _, steps, _, waits = _trained(answer, device, n, every, broken)
             looks = math.ceil(steps / every)

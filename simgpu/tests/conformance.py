@@ -536,7 +536,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", action="store_true", help="the fixed sample that the tests run")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default: 2)")
     args = parser.parse_args(argv)
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         print(problem)
         return 1
     workers = [Worker() for _ in range(max(1, args.jobs))]

@@ -8,9 +8,9 @@ import pytest
 import torch
 from test_simgpu_allocator import KIB, MIB, consistent
 
+from simgpu import temporary_device
 from simgpu.allocator import Allocator
 from simgpu.expandable import ExpandableAllocator
-from simgpu.spare import spare_device
 
 
 def test_pages_of_20_and_2_mib_are_mapped_as_they_are_needed():
@@ -105,7 +105,7 @@ def test_any_order_of_requests_stays_consistent():
 
 
 def test_a_device_can_have_them():
-    with spare_device("100 MiB", expandable_segments=True) as device:
+    with temporary_device("100 MiB", expandable_segments=True) as device:
         tensors = [torch.empty(2**20, device=device) for _ in range(20)]
         del tensors[::2]
         with pytest.raises(torch.OutOfMemoryError, match=r"24\.00 MiB"):

@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler, random_split
 
 import simgpu
-from simgpu.hollow import Hollow
+from simgpu.nodata import NoData
 
 pytestmark = pytest.mark.usefixtures("two_devices")
 
@@ -713,11 +713,11 @@ def _all_sorts(device):
 @pytest.mark.parametrize("mode", [contextlib.nullcontext, torch.no_grad, torch.inference_mode])
 def test_without_values_the_same_is_launched_copied_and_held(mode):
     seen = []
-    for values in (contextlib.nullcontext, Hollow):
+    for values in (contextlib.nullcontext, NoData):
         torch.sim.reset_peak_memory_stats()
         with values(), mode(), simgpu.count() as counted:
             loss = _all_sorts(SIM)
-            assert loss.item() == 0 or values is not Hollow
+            assert loss.item() == 0 or values is not NoData
         del loss
         gc.collect()
         seen.append((counted.launches, len(counted.copies), torch.sim.max_memory_allocated()))
@@ -726,7 +726,7 @@ def test_without_values_the_same_is_launched_copied_and_held(mode):
 
 def test_without_values_what_reaches_the_host_is_zero_and_what_needs_values_says_so():
     x = torch.full((2, 3), 5.0, device=SIM)
-    with Hollow():
+    with NoData():
         y = torch.ones(2, 3, device=SIM) + x
         assert y.cpu().tolist() == [[0.0] * 3] * 2
         assert torch.full((2, 3), 7.0).copy_(y).tolist() == [[0.0] * 3] * 2

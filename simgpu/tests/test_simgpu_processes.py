@@ -37,7 +37,7 @@ def test_an_import_leaves_pytorch_untouched():
         import simgpu
         from simgpu import allocator, autocast, backend, clock, cost, counters, kernels
         from simgpu import machine, module, profiles, serialize, tensor, timeline
-        assert simgpu.problem() is None and not simgpu.enabled() and simgpu.problem() is None
+        assert simgpu.unavailable_reason() is None and not simgpu.enabled() and simgpu.unavailable_reason() is None
         assert all(a is b or a == b for a, b in zip(before, state(), strict=True))
         assert torch.Tensor.data.__class__.__name__ == "getset_descriptor" and not hasattr(torch, "sim")
         print(torch._C._get_privateuse1_backend_name(), torch.accelerator.is_available())
@@ -67,7 +67,7 @@ def test_enable_twice_in_a_fresh_process():
         import simgpu
         for _ in range(2):
             assert simgpu.enable(devices=2) == torch.device("sim", 0)
-            assert simgpu.enabled() and simgpu.problem() is None
+            assert simgpu.enabled() and simgpu.unavailable_reason() is None
         print(torch.sim.device_count(), torch.ones(2, device="sim:1"))
         """
     )
@@ -80,11 +80,11 @@ def test_another_backend_in_that_place_is_one_sentence():
         import torch
         torch.utils.rename_privateuse1_backend("other")
         import simgpu
-        print(simgpu.problem())
+        print(simgpu.unavailable_reason())
         try:
             simgpu.enable()
         except RuntimeError as error:
-            assert str(error) == simgpu.problem() and not simgpu.enabled()
+            assert str(error) == simgpu.unavailable_reason() and not simgpu.enabled()
         """
     )
     assert "already has a device 'other'" in out and out.count("\n") == 1
@@ -96,7 +96,7 @@ def test_a_pytorch_that_cannot_is_one_sentence():
         import torch.utils.backend_registration as registration
         del registration._setup_privateuseone_for_python_backend
         import simgpu
-        print(simgpu.problem())
+        print(simgpu.unavailable_reason())
         """
     )
     assert "lacks what the simulated device rests on" in out and out.count("\n") == 1

@@ -24,7 +24,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 @pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
 def test_a_program_that_chooses_its_device_prints_the_cpus_losses(program):
-    assert not simgpu.problem()
+    assert not simgpu.unavailable_reason()
     said = {}
     for device in ("cpu", "sim"):
         call = [sys.executable, "-W", "ignore", "-c", RUN, str(program), device]

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import simgpu
-from simgpu import cost, latency, trial
+from simgpu import cost, latency, selftest
 from simgpu.clock import Clock
 from simgpu.history import History
 
@@ -93,9 +93,9 @@ def test_where_all_is_known_nothing_is_guessed():
 
 @pytest.fixture
 def untried():
-    trial.fault.cache_clear()
+    selftest.training_step_error.cache_clear()
     yield
-    trial.fault.cache_clear()
+    selftest.training_step_error.cache_clear()
 
 
 def test_the_trial_leaves_no_trace(untried):
@@ -108,7 +108,7 @@ def test_the_trial_leaves_no_trace(untried):
 
     before = state()
     with simgpu.count() as counted:
-        assert simgpu.fault() is None
+        assert simgpu.self_test() is None
     assert state() == before and counted.launches == 0 and held.sum() == 10
 
 
@@ -127,9 +127,9 @@ def test_a_step_that_fails_is_told_in_a_line(owner, name, untried, monkeypatch):
         raise AttributeError("a name that only a newer device has\nand more")
 
     monkeypatch.setattr(owner, name, new)
-    assert simgpu.fault() == "AttributeError: a name that only a newer device has"
+    assert simgpu.self_test() == "AttributeError: a name that only a newer device has"
 
 
 def test_a_step_that_comes_out_wrong_is_told(untried, monkeypatch):
-    monkeypatch.setattr(trial, "_trained", lambda place: [torch.ones(1) * len(place)])
-    assert simgpu.fault() == "a training step came out wrong"
+    monkeypatch.setattr(selftest, "_trained", lambda place: [torch.ones(1) * len(place)])
+    assert simgpu.self_test() == "a training step came out wrong"

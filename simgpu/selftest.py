@@ -14,7 +14,7 @@ import torch
 
 
 @functools.cache
-def fault() -> str | None:
+def training_step_error() -> str | None:
     """Return None where a training step comes out as on the CPU, else what went wrong.
 
     It runs on a device of its own: clock, memory, counters and random numbers of the program's
