@@ -55,7 +55,7 @@ class Segment:
         self.size = size
         self.pool = pool
 
-    def ranges(self) -> list[tuple[int, int]]:
+    def mapped_ranges(self) -> list[tuple[int, int]]:
         """Return where there is memory behind its addresses: the first one, and how many bytes."""
         return [(self.address, self.size)]
 
@@ -96,29 +96,36 @@ class Usage:
     """
 
     __slots__ = (
-        "bytes", "bytes_ever", "bytes_peak", "count", "count_ever", "count_peak",
-        "requested", "requested_ever", "requested_peak",
+        "bytes",
+        "bytes_peak",
+        "bytes_total",
+        "count",
+        "count_peak",
+        "count_total",
+        "requested",
+        "requested_peak",
+        "requested_total",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.count = self.count_peak = self.count_ever = 0
-        self.bytes = self.bytes_peak = self.bytes_ever = 0
-        self.requested = self.requested_peak = self.requested_ever = 0
+        self.count = self.count_peak = self.count_total = 0
+        self.bytes = self.bytes_peak = self.bytes_total = 0
+        self.requested = self.requested_peak = self.requested_total = 0
 
     def grow(self, nbytes: int) -> None:
         """Count more bytes of what was counted already, or fewer."""
         self.bytes += nbytes
         self.requested += nbytes
-        self.bytes_ever += max(nbytes, 0)
-        self.requested_ever += max(nbytes, 0)
+        self.bytes_total += max(nbytes, 0)
+        self.requested_total += max(nbytes, 0)
         self.bytes_peak = max(self.bytes_peak, self.bytes)
         self.requested_peak = max(self.requested_peak, self.requested)
 
     def add(self, size: int, requested: int) -> None:
         """Count one more."""
-        self.count_ever += 1
-        self.bytes_ever += size
-        self.requested_ever += requested
+        self.count_total += 1
+        self.bytes_total += size
+        self.requested_total += requested
         self.count = count = self.count + 1
         if count > self.count_peak:
             self.count_peak = count
@@ -144,10 +151,10 @@ class Usage:
         self.count_peak, self.bytes_peak = self.count, self.bytes
         self.requested_peak = self.requested
 
-    def reset_ever(self) -> None:
+    def reset_accumulated(self) -> None:
         """Let the sums begin again with what is in use now."""
-        self.count_ever, self.bytes_ever = self.count, self.bytes
-        self.requested_ever = self.requested
+        self.count_total, self.bytes_total = self.count, self.bytes
+        self.requested_total = self.requested
 
 
 Chunk = tuple[int, int, Segment]
@@ -171,22 +178,22 @@ class Pool:
         self.blocks = Usage()
         self.segments = Usage()
         self.chunks: list[Chunk] = []
-        self.starting: dict[int, Chunk] = {}
-        self.ending: dict[int, Chunk] = {}
+        self.by_start: dict[int, Chunk] = {}
+        self.by_end: dict[int, Chunk] = {}
 
     def put(self, size: int, address: int, segment: Segment, _insort=insort) -> None:
         """Add a free chunk. (`insort` as a default: a global may be gone when the interpreter exits.)"""
         chunk = (size, address, segment)
         _insort(self.chunks, chunk)
-        self.starting[address] = self.ending[address + size] = chunk
+        self.by_start[address] = self.by_end[address + size] = chunk
 
     def put_merged(self, size: int, address: int, segment: Segment) -> None:
         """Add a free chunk, merged with the free chunks on either side."""
-        after = self.starting.get(address + size)
+        after = self.by_start.get(address + size)
         if after is not None:
             self.take(after)
             size += after[0]
-        before = self.ending.get(address)
+        before = self.by_end.get(address)
         if before is not None:
             self.take(before)
             size += before[0]
@@ -197,15 +204,15 @@ class Pool:
         """Remove a free chunk."""
         size, address, _ = chunk
         del self.chunks[_bisect(self.chunks, chunk)]
-        del self.starting[address], self.ending[address + size]
+        del self.by_start[address], self.by_end[address + size]
 
     def clear(self) -> None:
         """Remove all free chunks."""
         self.chunks.clear()
-        self.starting.clear()
-        self.ending.clear()
+        self.by_start.clear()
+        self.by_end.clear()
 
-    def idle(self) -> list[Chunk]:
+    def idle_segments(self) -> list[Chunk]:
         """Return the chunks that are whole segments."""
         return [chunk for chunk in self.chunks if chunk[0] == chunk[2].size]
 
@@ -240,12 +247,12 @@ class Allocator:
         self._ooms = 0
         self._mapped = self._unmapped = 0
         self._next_address = FIRST_ADDRESS
-        self._held: set[Segment] = set()
-        self._live: set[Block] = set()
-        self._waiting: list[Block] = []
-        self._changing = False
+        self._segments_held: set[Segment] = set()
+        self._live_blocks: set[Block] = set()
+        self._pending_frees: list[Block] = []
+        self._in_change = False
         self._lock = threading.Lock()
-        self.note: Callable[[str, int, int], None] | None = None
+        self.on_event: Callable[[str, int, int], None] | None = None
         """Called with every event while a history is recorded: what, the address, the bytes."""
         self.capacity = capacity
 
@@ -268,14 +275,14 @@ class Allocator:
         size = (nbytes + ROUNDING - 1) & -ROUNDING
         pool = self._small if size <= LARGEST_SMALL else self._large
         with self._lock:
-            if self._changing or self._waiting:
-                self._settle()
-            self._changing = True
+            if self._in_change or self._pending_frees:
+                self._settle_pending()
+            self._in_change = True
             position = bisect_left(pool.chunks, (size,))
             if position == len(pool.chunks):
                 self._add_segment(pool, size)
                 position = bisect_left(pool.chunks, (size,))
-            chunk = self._chosen(pool, position) if self.expandable else pool.chunks[position]
+            chunk = self._choose_chunk(pool, position) if self.expandable else pool.chunks[position]
             available, address, segment = chunk
             pool.take(chunk)
             if available - size >= pool.least_rest:
@@ -285,10 +292,10 @@ class Allocator:
             pool.blocks.add(size, nbytes)
             self._blocks.add(size, nbytes)
             block = Block(size, nbytes, segment, address)
-            self._live.add(block)
-            self._changing = False
-            if self.note:
-                self.note("alloc", address, nbytes)
+            self._live_blocks.add(block)
+            self._in_change = False
+            if self.on_event:
+                self.on_event("alloc", address, nbytes)
         return block
 
     def free(self, block: Block) -> None:
@@ -299,40 +306,40 @@ class Allocator:
         RuntimeError
             If the block is not in use: freed before, or given out by another device's allocator.
         """
-        if block not in self._live:
+        if block not in self._live_blocks:
             if block.size == 0:
                 return
             raise RuntimeError(
                 f"a block of {block.size} bytes is not in use on sim:{self.index}; free each block once"
             )
         if self._lock.locked():
-            self._waiting.append(block)
+            self._pending_frees.append(block)
             return
         with self._lock:
-            if self._changing or self._waiting:
-                self._settle()
+            if self._in_change or self._pending_frees:
+                self._settle_pending()
             self._release(block)
 
     def empty_cache(self) -> None:
         """Give the segments without a block in use back to the driver."""
         with self._lock:
-            self._settle()
-            self._changing = True
-            self._give_back_idle()
-            self._changing = False
+            self._settle_pending()
+            self._in_change = True
+            self._release_idle()
+            self._in_change = False
 
     def reset_peak(self) -> None:
         """Let all peaks begin again at what is in use now."""
-        self._catch_up()
+        self._settle_if_idle()
         for usage in self._usages():
             usage.reset_peak()
 
-    def reset_ever(self) -> None:
+    def reset_accumulated(self) -> None:
         """Let all sums, of what was ever allocated and freed, begin again."""
-        self._catch_up()
+        self._settle_if_idle()
         self._retries = self._ooms = self._mapped = self._unmapped = 0
         for usage in self._usages():
-            usage.reset_ever()
+            usage.reset_accumulated()
 
     def _usages(self) -> tuple[Usage, ...]:
         small, large = self._small, self._large
@@ -342,13 +349,13 @@ class Allocator:
     @property
     def allocated(self) -> int:
         """Bytes of the blocks in use, rounding included."""
-        self._catch_up()
+        self._settle_if_idle()
         return self._blocks.bytes
 
     @property
     def reserved(self) -> int:
         """Bytes of all segments."""
-        self._catch_up()
+        self._settle_if_idle()
         return self._segments.bytes
 
     @property
@@ -391,12 +398,12 @@ class Allocator:
         ``current``; an active block is always an allocated one here.
         """
         with self._lock:
-            self._settle()
+            self._settle_pending()
             figures = {
                 "num_alloc_retries": self._retries,
                 "num_ooms": self._ooms,
-                "num_device_alloc": self._segments.count_ever + self._mapped,
-                "num_device_free": self._segments.count_ever
+                "num_device_alloc": self._segments.count_total + self._mapped,
+                "num_device_free": self._segments.count_total
                 - self._segments.count
                 + self._unmapped,
             }
@@ -415,11 +422,11 @@ class Allocator:
                     ("segment", segments, "count"),
                     ("reserved_bytes", segments, "bytes"),
                 ):
-                    current, ever = getattr(usage, field), getattr(usage, f"{field}_ever")
+                    current, total = getattr(usage, field), getattr(usage, f"{field}_total")
                     figures[f"{metric}.{name}.current"] = current
                     figures[f"{metric}.{name}.peak"] = getattr(usage, f"{field}_peak")
-                    figures[f"{metric}.{name}.allocated"] = ever
-                    figures[f"{metric}.{name}.freed"] = ever - current
+                    figures[f"{metric}.{name}.allocated"] = total
+                    figures[f"{metric}.{name}.freed"] = total - current
                 splits = [
                     size
                     for pool in pools
@@ -433,7 +440,7 @@ class Allocator:
     def snapshot(self) -> list[dict[str, Any]]:
         """Return the segments and what lies in them, in the shape of ``torch.cuda.memory_snapshot()``."""
         with self._lock:
-            self._settle()
+            self._settle_pending()
             return [self._describe(*found) for found in self._layout()]
 
     def summary(self) -> str:
@@ -451,11 +458,11 @@ class Allocator:
             ("Allocations", "allocation", str),
             ("Segments", "segment", str),
         ):
-            now, peak, ever, freed = (
+            now, peak, total, freed = (
                 show(figures[f"{metric}.all.{field}"])
                 for field in ("current", "peak", "allocated", "freed")
             )
-            lines.append(f"{label:22}{now:>12}{peak:>12}{ever:>14}{freed:>14}")
+            lines.append(f"{label:22}{now:>12}{peak:>12}{total:>14}{freed:>14}")
         split = format_size(figures["inactive_split_bytes.all.current"])
         lines.append(f"{'Free, not releasable':22}{split:>12}")
         lines.append(
@@ -465,22 +472,22 @@ class Allocator:
 
     def _release(self, block: Block) -> None:
         """Take a block back and merge it with the free chunks beside it; the lock is held."""
-        self._changing = True
-        self._live.remove(block)
+        self._in_change = True
+        self._live_blocks.remove(block)
         segment = block.segment
         pool = segment.pool
         pool.blocks.remove(block.size, block.requested)
         self._blocks.remove(block.size, block.requested)
         pool.put_merged(block.size, block.address, segment)
-        self._changing = False
-        if self.note:
-            self.note("free", block.address, block.requested)
+        self._in_change = False
+        if self.on_event:
+            self.on_event("free", block.address, block.requested)
 
     def _add_segment(self, pool: Pool, size: int) -> None:
         """Get a segment for a request of ``size`` bytes (rounded) from the driver, or raise."""
-        total = _from_the_driver(size)
+        total = _segment_size(size)
         if self._segments.bytes + total > self._capacity:
-            self._give_back_idle()
+            self._release_idle()
             self._retries += 1
             if self._segments.bytes + total > self._capacity:
                 self._fail(size)
@@ -490,33 +497,33 @@ class Allocator:
         pool.segments.add(total, total)
         self._segments.add(total, total)
         pool.put(total, segment.address, segment)
-        self._held.add(segment)
-        if self.note:
-            self.note("segment_alloc", segment.address, total)
+        self._segments_held.add(segment)
+        if self.on_event:
+            self.on_event("segment_alloc", segment.address, total)
 
-    def _chosen(self, pool: Pool, position: int) -> Chunk:
+    def _choose_chunk(self, pool: Pool, position: int) -> Chunk:
         """Return the free chunk to cut a block from: that at ``position`` is the smallest one that is large enough."""
         return pool.chunks[position]
 
     def _fail(self, size: int) -> NoReturn:
         """Note that a request of ``size`` bytes does not fit, end the change and raise."""
         self._ooms += 1
-        self._changing = False
-        if self.note:
-            self.note("oom", self._capacity - self._segments.bytes, size)
-        raise torch.OutOfMemoryError(self._out_of_memory(_from_the_driver(size)))
+        self._in_change = False
+        if self.on_event:
+            self.on_event("oom", self._capacity - self._segments.bytes, size)
+        raise torch.OutOfMemoryError(self._out_of_memory(_segment_size(size)))
 
-    def _give_back_idle(self) -> None:
+    def _release_idle(self) -> None:
         """Give the segments without a block in use back to the driver; within a change."""
         for pool in (self._small, self._large):
-            for chunk in pool.idle():
+            for chunk in pool.idle_segments():
                 size, _, segment = chunk
                 pool.take(chunk)
                 pool.segments.remove(size, size)
                 self._segments.remove(size, size)
-                self._held.remove(segment)
-                if self.note:
-                    self.note("segment_free", segment.address, size)
+                self._segments_held.remove(segment)
+                if self.on_event:
+                    self.on_event("segment_free", segment.address, size)
 
     def _out_of_memory(self, nbytes: int) -> str:
         """Return CUDA's sentence, with this device's figures."""
@@ -533,28 +540,30 @@ class Allocator:
             "(All figures are modelled.)"
         )
 
-    def _catch_up(self) -> None:
+    def _settle_if_idle(self) -> None:
         """Settle before figures are read, unless a call under way will do it."""
-        if (self._changing or self._waiting) and not self._lock.locked():
+        if (self._in_change or self._pending_frees) and not self._lock.locked():
             with self._lock:
-                self._settle()
+                self._settle_pending()
 
-    def _settle(self) -> None:
+    def _settle_pending(self) -> None:
         """Mend what Ctrl-C left halfway, then free the blocks that wait; the lock is held."""
-        if self._changing:
+        if self._in_change:
             self._rebuild()
-        while self._waiting:
-            if self._waiting[0] in self._live:
-                self._release(self._waiting[0])
-            self._waiting.pop(0)
+        while self._pending_frees:
+            if self._pending_frees[0] in self._live_blocks:
+                self._release(self._pending_frees[0])
+            self._pending_frees.pop(0)
 
     def _rebuild(self) -> None:
         """Derive the free chunks and the figures of now from the segments held and the blocks in use."""
-        live, held = list(self._live), list(self._held)
+        live, held = list(self._live_blocks), list(self._segments_held)
         for pool in (self._small, self._large):
             pool.clear()
-            mine = [block for block in live if block.segment.pool is pool]
-            pool.blocks.recount([block.size for block in mine], [block.requested for block in mine])
+            blocks = [block for block in live if block.segment.pool is pool]
+            pool.blocks.recount(
+                [block.size for block in blocks], [block.requested for block in blocks]
+            )
             self._recount(pool.segments, [segment for segment in held if segment.pool is pool])
         self._blocks.recount([block.size for block in live], [block.requested for block in live])
         self._recount(self._segments, held)
@@ -562,7 +571,7 @@ class Allocator:
             for piece in pieces:
                 if not isinstance(piece, Block):
                     segment.pool.put(*piece)
-        self._changing = False
+        self._in_change = False
 
     def _recount(self, usage: Usage, segments: list[Segment]) -> None:
         """Count anew these segments."""
@@ -575,13 +584,13 @@ class Allocator:
         Of each the segment, where its memory begins, how many bytes it has, and what lies there.
         """
         inside: dict[Segment, list[Block]] = {
-            segment: [] for segment in sorted(self._held, key=_address)
+            segment: [] for segment in sorted(self._segments_held, key=_address)
         }
-        for block in sorted(self._live, key=_address):
+        for block in sorted(self._live_blocks, key=_address):
             inside[block.segment].append(block)
         layout = []
         for segment, blocks in inside.items():
-            for start, length in segment.ranges():
+            for start, length in segment.mapped_ranges():
                 pieces: list[Block | Chunk] = []
                 position, end = start, start + length
                 for block in blocks:
@@ -626,7 +635,7 @@ class Allocator:
         }
 
 
-def _from_the_driver(size: int) -> int:
+def _segment_size(size: int) -> int:
     """Return how many bytes a request of ``size`` bytes (rounded) asks of the driver."""
     if size <= LARGEST_SMALL:
         return SMALL_SEGMENT

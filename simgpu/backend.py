@@ -115,37 +115,37 @@ def _register() -> None:
     _libraries.extend([every, library])
     ours = [run, _run, SimTensor.__torch_dispatch__.__func__]
     ours += kernels.register(library) + autocast.register(library, every)
-    _keep_the_compiler_out(ours)
-    _graphs_as_they_are()
-    _pinned_memory(library)
-    _parameters()
-    _accelerator()
-    _streams()
-    _optimizers()
+    _skip_in_dynamo(ours)
+    _bypass_inductor()
+    _patch_pinned_memory(library)
+    _patch_parameters()
+    _patch_accelerator()
+    _patch_streams()
+    _patch_optimizers()
     generator.register()
     storage.register()
     data_parallel.register()
     torch.serialization.register_package(5, serialize.tag, serialize.restore)
-    _after(torch, "clear_autocast_cache", autocast.clear_cache)
+    _call_after(torch, "clear_autocast_cache", autocast.clear_cache)
 
 
 def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
     return run(op, args, kwargs)
 
 
-def _after(owner: Any, name: str, then: Any) -> None:
+def _call_after(owner: Any, name: str, callback: Any) -> None:
     original = getattr(owner, name)
 
     @functools.wraps(original)
     def both(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
-        then()
+        callback()
         return result
 
     setattr(owner, name, both)
 
 
-def _keep_the_compiler_out(functions: list[Any]) -> None:
+def _skip_in_dynamo(functions: list[Any]) -> None:
     """Let ``torch.compile`` run what is on the device as it stands, and not translate our own code."""
     from torch._C._dynamo import eval_frame
 
@@ -155,21 +155,21 @@ def _keep_the_compiler_out(functions: list[Any]) -> None:
             eval_frame.set_code_exec_strategy(function.__code__, skip)
 
 
-def _graphs_as_they_are() -> None:
+def _bypass_inductor() -> None:
     """Let Inductor, which makes no code for this device, give back a captured graph that makes its tensors."""
     call = torch._TorchCompileInductorWrapper.__call__
 
     @functools.wraps(call)
     def compile_or_not(self: Any, model_: Any, inputs_: Any, **more: Any) -> Any:
         default = torch.utils._device.CURRENT_DEVICE  # some releases leave it out of the graph
-        if any(map(_is_of_sim, model_.graph.nodes)) or getattr(default, "type", "") == "sim":
+        if any(map(_node_uses_sim, model_.graph.nodes)) or getattr(default, "type", "") == "sim":
             return model_.forward
         return call(self, model_, inputs_, **more)
 
     torch._TorchCompileInductorWrapper.__call__ = compile_or_not
 
 
-def _is_of_sim(node: Any) -> bool:
+def _node_uses_sim(node: Any) -> bool:
     """Whether a node of a captured graph has to do with the device: its value, or what it is given."""
 
     def is_sim(x: Any) -> bool:
@@ -183,46 +183,46 @@ def _is_of_sim(node: Any) -> bool:
 # --- Parameters keep their identity when a module moves, as on CUDA
 
 
-def _parameters() -> None:
+def _patch_parameters() -> None:
     data = Tensor.data
     compatible = torch._has_compatible_shallow_copy_type
     materialize = UninitializedTensorMixin.materialize
 
-    def get(self: Tensor) -> Tensor:
+    def get_data(self: Tensor) -> Tensor:
         return data.__get__(self)
 
-    def put(self: Tensor, value: Tensor) -> None:
+    def set_data(self: Tensor, value: Tensor) -> None:
         if is_lazy(self) and isinstance(value, SimTensor):
-            self._sim_later = value.device  # it has no values yet: moved when it gets them
+            self._sim_pending_device = value.device  # it has no values yet: moved when it gets them
         elif isinstance(self, SimTensor) or isinstance(value, SimTensor):
-            _become(self, value)
+            _swap_contents(self, value)
         else:
             data.__set__(self, value)
 
-    def may_take(input: torch.Tensor, from_: torch.Tensor) -> bool:
+    def is_compatible(input: torch.Tensor, from_: torch.Tensor) -> bool:
         if isinstance(input, SimTensor) or isinstance(from_, SimTensor):
             return isinstance(input, Parameter)
         return compatible(input, from_)
 
     @functools.wraps(materialize)
-    def fill(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
-        later = device or self.__dict__.pop("_sim_later", None)
-        if later is None or torch.device(later).type != "sim":
+    def materialize_on_device(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        pending = device or self.__dict__.pop("_sim_pending_device", None)
+        if pending is None or torch.device(pending).type != "sim":
             materialize(self, shape, device, dtype)
             return
         materialize(self, shape, "cpu", dtype)
-        self.data = self.data.to(later)
+        self.data = self.data.to(pending)
 
     @functools.wraps(Tensor.to)
     def to(self: Any, *args: Any, **kwargs: Any) -> Any:
         device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
         if device is None or device.type != "sim":
             return Tensor.to(self, *args, **kwargs)
-        twin = UninitializedBuffer(dtype=dtype)
-        twin._sim_later = device
-        return twin
+        other = UninitializedBuffer(dtype=dtype)
+        other._sim_pending_device = device
+        return other
 
-    def lazily(make: Any) -> Any:
+    def lazy_new(make: Any) -> Any:
         @functools.wraps(make)
         def new(
             cls: type,
@@ -235,24 +235,24 @@ def _parameters() -> None:
             if place.type != "sim":
                 return make(cls, requires_grad, device, dtype, **more)
             made = make(cls, requires_grad, "cpu", dtype, **more)
-            made._sim_later = MACHINE.device(place).torch_device
+            made._sim_pending_device = MACHINE.device(place).torch_device
             return made
 
         return new
 
     for kind, needs in ((UninitializedParameter, True), (UninitializedBuffer, False)):
-        kind.__new__ = lazily(kind.__new__)
+        kind.__new__ = lazy_new(kind.__new__)
         kind.__new__.__defaults__ = (needs, None, None)
-    Tensor.data = property(get, put, doc="The values, apart from autograd.")
-    torch._has_compatible_shallow_copy_type = may_take
-    UninitializedTensorMixin.materialize = fill
+    Tensor.data = property(get_data, set_data, doc="The values, apart from autograd.")
+    torch._has_compatible_shallow_copy_type = is_compatible
+    UninitializedTensorMixin.materialize = materialize_on_device
     UninitializedBuffer.to = to
     UninitializedTensorMixin.sim = lambda self, device=None, **_: self.to(
         MACHINE.device(device).torch_device
     )
 
 
-def _become(tensor: Tensor, value: Tensor) -> None:
+def _swap_contents(tensor: Tensor, value: Tensor) -> None:
     """Let a tensor take another's values and device, and stay the same object with its gradient's needs.
 
     PyTorch's own ``.data =`` cannot cross to a Python device. Two tensors exchange what is inside.
@@ -260,15 +260,15 @@ def _become(tensor: Tensor, value: Tensor) -> None:
     is_parameter = isinstance(tensor, Parameter)
     hooks = tensor._backward_hooks
     later_hooks = getattr(tensor, "_post_accumulate_grad_hooks", None)
-    twin = value.detach().requires_grad_(tensor.requires_grad)
-    if is_parameter and not isinstance(twin, SimTensor):
-        twin = Parameter(twin, tensor.requires_grad)
-    torch._C._swap_tensor_impl(tensor, twin)
-    tensor.__class__, twin.__class__ = twin.__class__, tensor.__class__
+    other = value.detach().requires_grad_(tensor.requires_grad)
+    if is_parameter and not isinstance(other, SimTensor):
+        other = Parameter(other, tensor.requires_grad)
+    torch._C._swap_tensor_impl(tensor, other)
+    tensor.__class__, other.__class__ = other.__class__, tensor.__class__
     names = ("_payload", "_memory", "_is_param")
-    inner = [{n: t.__dict__.pop(n) for n in names if n in t.__dict__} for t in (tensor, twin)]
+    inner = [{n: t.__dict__.pop(n) for n in names if n in t.__dict__} for t in (tensor, other)]
     tensor.__dict__.update(inner[1])
-    twin.__dict__.update(inner[0])
+    other.__dict__.update(inner[0])
     if is_parameter and isinstance(tensor, SimTensor):
         tensor._is_param = True
     if hooks is not None:
@@ -280,7 +280,7 @@ def _become(tensor: Tensor, value: Tensor) -> None:
 # --- Pinned memory: a mark on ordinary memory, which the clock understands
 
 
-def _pinned_memory(library: Any) -> None:
+def _patch_pinned_memory(library: Any) -> None:
     if torch.cuda.is_available():
         _pin_for_cuda()
     else:
@@ -289,7 +289,7 @@ def _pinned_memory(library: Any) -> None:
     constructors = _device_constructors()  # that `with torch.device(...)` tells a device
     names = ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "tensor", "as_tensor")
     for name in names:
-        made = _making(getattr(torch, name))
+        made = _pinnable_factory(getattr(torch, name))
         _register_builtin(made, f"aten::{name}")  # for TorchScript
         constructors.add(made)  # the compiler looks for what stands in `torch`
         setattr(torch, name, made)
@@ -332,7 +332,7 @@ def _pin_for_cuda() -> None:
     Tensor.pin_memory, Tensor.is_pinned = pin_memory, is_pinned
 
 
-def _making(factory: Any) -> Any:
+def _pinnable_factory(factory: Any) -> Any:
     takes_values = factory.__name__ in ("tensor", "as_tensor")
 
     @functools.wraps(factory)
@@ -362,7 +362,7 @@ def _is_fake() -> bool:
 # --- torch.accelerator, for what it takes from C++
 
 
-def _accelerator() -> None:
+def _patch_accelerator() -> None:
     sim = torch.sim
     alike = (
         "synchronize current_stream set_stream empty_cache empty_host_cache memory_allocated "
@@ -381,7 +381,7 @@ def _accelerator() -> None:
     for owner in (torch.accelerator, getattr(torch.accelerator, "memory", None)):
         for name, ours in names.items():
             if hasattr(owner, name):
-                setattr(owner, name, _for_sim(ours, getattr(owner, name)))
+                setattr(owner, name, _dispatch_by_device(ours, getattr(owner, name)))
 
 
 def _capability(device: Any = None) -> dict[str, Any]:
@@ -392,7 +392,7 @@ def _capability(device: Any = None) -> dict[str, Any]:
     return {"supported_dtypes": {*whole, *real, torch.complex64, torch.complex128}}
 
 
-def _for_sim(ours: Any, theirs: Any) -> Any:
+def _dispatch_by_device(ours: Any, theirs: Any) -> Any:
     """Return a function that asks the simulated device, unless a real accelerator is named."""
 
     @functools.wraps(theirs)
@@ -410,7 +410,7 @@ def _for_sim(ours: Any, theirs: Any) -> Any:
 # --- torch.Stream and torch.Event: PyTorch's own know of one stream where a device comes from Python
 
 
-class _Either(type):
+class _DispatchingType(type):
     """A class that makes the simulated device's objects, unless a real accelerator is named."""
 
     ours: type
@@ -429,17 +429,17 @@ class _Either(type):
         return issubclass(kind, (cls.ours, cls.theirs))
 
 
-def _streams() -> None:
+def _patch_streams() -> None:
     for ours in (Stream, Event):
         theirs = getattr(torch, ours.__name__)
-        either = _Either(ours.__name__, (theirs,), {"ours": ours, "theirs": theirs})
-        setattr(torch, ours.__name__, either)
+        dispatching = _DispatchingType(ours.__name__, (theirs,), {"ours": ours, "theirs": theirs})
+        setattr(torch, ours.__name__, dispatching)
 
 
 # --- Optimizers take many tensors at a time where the device can: as on CUDA, that is the default
 
 
-def _optimizers() -> None:
+def _patch_optimizers() -> None:
     from torch.optim import optimizer
 
     if SimTensor not in optimizer._foreach_supported_types:

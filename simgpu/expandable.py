@@ -59,7 +59,7 @@ class ExpandableSegment(Segment):
         self.page = page
         self.mapped: list[int] = []
 
-    def gaps(self) -> Iterator[tuple[int, int]]:
+    def unmapped_ranges(self) -> Iterator[tuple[int, int]]:
         """Yield each range of addresses without memory: the first one, and how many."""
         begin = 0
         for page in (*self.mapped, self.size // self.page):
@@ -67,7 +67,7 @@ class ExpandableSegment(Segment):
                 yield self.address + begin * self.page, (page - begin) * self.page
             begin = page + 1
 
-    def ranges(self) -> list[tuple[int, int]]:
+    def mapped_ranges(self) -> list[tuple[int, int]]:
         """Return each range of addresses with memory: the first one, and how many."""
         found: list[tuple[int, int]] = []
         for page in self.mapped:
@@ -87,22 +87,22 @@ class ExpandableAllocator(Allocator):
 
     def _segment_of(self, pool: Pool) -> ExpandableSegment:
         """Return the pool's one segment; at its first request it gets its addresses."""
-        for segment in self._held:
+        for segment in self._segments_held:
             if segment.pool is pool:
                 return segment
         page = SMALL_SEGMENT if pool is self._small else LARGE_SEGMENT
         segment = ExpandableSegment(self._next_address, pool, page)
         self._next_address += _ADDRESSES
-        self._held.add(segment)
+        self._segments_held.add(segment)
         return segment
 
-    def _chosen(self, pool: Pool, position: int) -> Chunk:
-        chunks, gaps = pool.chunks, dict(self._segment_of(pool).gaps())
+    def _choose_chunk(self, pool: Pool, position: int) -> Chunk:
+        chunks, unmapped_ranges = pool.chunks, dict(self._segment_of(pool).unmapped_ranges())
 
-        def can_become(chunk: Chunk) -> int:
-            return chunk[0] + gaps.get(chunk[0] + chunk[1], 0)
+        def potential_size(chunk: Chunk) -> int:
+            return chunk[0] + unmapped_ranges.get(chunk[0] + chunk[1], 0)
 
-        while position + 1 < len(chunks) and can_become(chunks[position + 1]) < can_become(
+        while position + 1 < len(chunks) and potential_size(chunks[position + 1]) < potential_size(
             chunks[position]
         ):
             position += 1
@@ -110,7 +110,7 @@ class ExpandableAllocator(Allocator):
 
     def _add_segment(self, pool: Pool, size: int) -> None:
         if not self._expand(pool, size):
-            self._give_back_idle()
+            self._release_idle()
             self._retries += 1
             if not self._expand(pool, size):
                 self._fail(size)
@@ -118,11 +118,12 @@ class ExpandableAllocator(Allocator):
     def _expand(self, pool: Pool, size: int) -> bool:
         """Map pages until a free chunk of ``size`` bytes is there; return False where the device is full."""
         segment = self._segment_of(pool)
-        start = self._lowest_place(pool, size)
-        while (have := pool.starting.get(start, (0,))[0]) < size:
+        start = self._lowest_address(pool, size)
+        while (have := pool.by_start.get(start, (0,))[0]) < size:
             end = start + have
             pages = min(
-                dict(segment.gaps())[end] // segment.page, math.ceil((size - have) / segment.page)
+                dict(segment.unmapped_ranges())[end] // segment.page,
+                math.ceil((size - have) / segment.page),
             )
             nbytes = pages * segment.page
             if self._segments.bytes + nbytes > self._capacity:
@@ -134,19 +135,19 @@ class ExpandableAllocator(Allocator):
             for page in range(first, first + pages):
                 insort(segment.mapped, page)
             pool.put_merged(nbytes, end, segment)
-            if self.note:
-                self.note("segment_map", end, nbytes)
+            if self.on_event:
+                self.on_event("segment_map", end, nbytes)
         return True
 
-    def _lowest_place(self, pool: Pool, size: int) -> int:
+    def _lowest_address(self, pool: Pool, size: int) -> int:
         """Return the lowest address from which ``size`` bytes are free or without memory."""
-        gaps = dict(self._segment_of(pool).gaps())
-        for start in gaps:
-            before = pool.ending.get(start)
+        unmapped_ranges = dict(self._segment_of(pool).unmapped_ranges())
+        for start in unmapped_ranges:
+            before = pool.by_end.get(start)
             begin = before[1] if before else start
             position = begin
             while position - begin < size:
-                length = gaps.get(position) or pool.starting.get(position, (0,))[0]
+                length = unmapped_ranges.get(position) or pool.by_start.get(position, (0,))[0]
                 if not length:
                     break
                 position += length
@@ -154,7 +155,7 @@ class ExpandableAllocator(Allocator):
                 return begin
         raise AssertionError("the last gap has no end")
 
-    def _give_back_idle(self) -> None:
+    def _release_idle(self) -> None:
         """Give every page without a block in use back to the driver; within a change."""
         for pool in (self._small, self._large):
             for chunk in list(pool.chunks):
@@ -175,11 +176,11 @@ class ExpandableAllocator(Allocator):
                 pool.segments.grow(begin - end)
                 self._segments.grow(begin - end)
                 self._unmapped += 1
-                if self.note:
-                    self.note("segment_unmap", begin, end - begin)
+                if self.on_event:
+                    self.on_event("segment_unmap", begin, end - begin)
 
     def _recount(self, usage: Usage, segments: list[Segment]) -> None:
         usage.count = 0
         usage.bytes = usage.requested = sum(
-            length for segment in segments for _, length in segment.ranges()
+            length for segment in segments for _, length in segment.mapped_ranges()
         )

@@ -90,10 +90,10 @@ def costs(factor: float = 1.0) -> Costs:
 
     ``start`` and ``gap`` are the device's and stay as they are.
     """
-    value = {name: figure["value"] for name, figure in figures().items()}
-    value["library"] += value["dispatch"]
-    ours = {name: seconds * factor for name, seconds in value.items()}
-    return Costs(**{**ours, "start": value["start"], "gap": value["gap"]})
+    reference = {name: figure["value"] for name, figure in figures().items()}
+    reference["library"] += reference["dispatch"]
+    scaled = {name: seconds * factor for name, seconds in reference.items()}
+    return Costs(**{**scaled, "start": reference["start"], "gap": reference["gap"]})
 
 
 @cache

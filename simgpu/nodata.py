@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_any, tree_map_only
 
 from .machine import MACHINE
-from .products import innermost
+from .products import is_channels_last
 from .tensor import SimTensor, run
 
 _META = torch.device("meta")
@@ -92,7 +92,9 @@ class _OnMeta(TorchDispatchMode):
             args, kwargs = tree_map_only(Tensor, _zeros, (args, kwargs))
             out = tree_map_only(Tensor, _to_meta, op(*args, **kwargs))
         inputs = [x for x in args[:3] if isinstance(x, Tensor)]
-        if "convolution" in op.name() and any(map(innermost, inputs)):  # meta lays out as if not
+        if "convolution" in op.name() and any(
+            map(is_channels_last, inputs)
+        ):  # meta lays out as if not
             out = tree_map_only(Tensor, _to_channels_last, out)
         return tree_map_only(Tensor, lambda x: originals.get(id(x), x), out) if originals else out
 

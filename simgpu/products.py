@@ -60,42 +60,55 @@ def _of_convolution(
 ) -> tuple[str, tuple[Product, ...]]:
     if transposed:  # the gradient of a convolution, taken forwards
         x, out = out, x
-    each, taps = weight.shape[1], math.prod(weight.shape[2:])
-    if groups > 1 and each == 1:
+    in_channels, kernel_size = weight.shape[1], math.prod(weight.shape[2:])
+    if groups > 1 and in_channels == 1:
         return "depthwise", ()
-    pixels = out.shape[0] * math.prod(out.shape[2:])
+    output_pixels = out.shape[0] * math.prod(out.shape[2:])
     if transposed:
-        sites = x.shape[0] * math.prod(x.shape[2:])
-        return _named(taps), (
-            Product(groups, sites, each, out.shape[1] // groups * taps * pixels // sites or 1),
+        input_pixels = x.shape[0] * math.prod(x.shape[2:])
+        return _conv_kind(kernel_size), (
+            Product(
+                groups,
+                input_pixels,
+                in_channels,
+                out.shape[1] // groups * kernel_size * output_pixels // input_pixels or 1,
+            ),
         )
-    plane = (out.shape[0], *out.shape[2:]) if _short(weight, stride, groups) else None
-    return _named(taps), (
-        Product(groups, pixels, out.shape[1] // groups, each * taps, plane=plane),
+    plane = (out.shape[0], *out.shape[2:]) if _allows_winograd(weight, stride, groups) else None
+    return _conv_kind(kernel_size), (
+        Product(
+            groups, output_pixels, out.shape[1] // groups, in_channels * kernel_size, plane=plane
+        ),
     )
 
 
 def _of_convolution_backward(
     grad: Tensor, x: Tensor, weight: Tensor, stride: Any, groups: int, mask: Any
 ) -> tuple[str, tuple[Product, ...]]:
-    each, taps = weight.shape[1], math.prod(weight.shape[2:])
-    if groups > 1 and each == 1:
+    in_channels, kernel_size = weight.shape[1], math.prod(weight.shape[2:])
+    if groups > 1 and in_channels == 1:
         return "depthwise", ()
-    pixels = grad.shape[0] * math.prod(grad.shape[2:])
-    sites = x.shape[0] * math.prod(x.shape[2:])
-    wide = grad.shape[1] // groups
-    plane = (x.shape[0], *x.shape[2:]) if _short(weight, stride, groups) else None
-    of_input = Product(groups, sites, each, max(1, wide * taps * pixels // sites), plane=plane)
-    of_weight = Product(groups, wide, each * taps, pixels)
-    made = zip(mask, (of_input, of_weight), strict=False)
-    return _named(taps), tuple(product for wanted, product in made if wanted)
+    output_pixels = grad.shape[0] * math.prod(grad.shape[2:])
+    input_pixels = x.shape[0] * math.prod(x.shape[2:])
+    out_channels = grad.shape[1] // groups
+    plane = (x.shape[0], *x.shape[2:]) if _allows_winograd(weight, stride, groups) else None
+    of_input = Product(
+        groups,
+        input_pixels,
+        in_channels,
+        max(1, out_channels * kernel_size * output_pixels // input_pixels),
+        plane=plane,
+    )
+    of_weight = Product(groups, out_channels, in_channels * kernel_size, output_pixels)
+    products = zip(mask, (of_input, of_weight), strict=False)
+    return _conv_kind(kernel_size), tuple(product for wanted, product in products if wanted)
 
 
-def _named(taps: int) -> str:
-    return "convolution" if taps > 1 else "pointwise"
+def _conv_kind(kernel_size: int) -> str:
+    return "convolution" if kernel_size > 1 else "pointwise"
 
 
-def laid(
+def channels_first_work(
     name: str, kind: str, products: tuple[Product, ...], args: tuple[Any, ...]
 ) -> tuple[tuple[Product, ...], tuple[tuple[int, int], ...]]:
     """Return what tensor cores make of a convolution whose channels lie second: one of two ways, or neither.
@@ -107,7 +120,7 @@ def laid(
         return (), ()
     backward = "backward" in name
     x, weight = args[1:3] if backward else args[:2]
-    if x.is_contiguous(memory_format=torch.channels_last) or innermost(weight):
+    if x.is_contiguous(memory_format=torch.channels_last) or is_channels_last(weight):
         return (), ()
     of_input, of_weight = args[-1][:2] if backward else (True, False)
     row = math.prod(x.shape[2:]) * x.element_size()
@@ -120,30 +133,30 @@ def laid(
     tensors = [args[0], weight, x] * of_input if backward else [x, weight]
     if of_weight:  # its kernel has them turned again; a gradient of 1 x 1 lies either way alike
         tensors += [x, args[0], *[weight] * (kind == "convolution")]
-    return (), tuple((tiles_of(t), 2 * bytes_of([t])) for t in tensors)
+    return (), tuple((layout_tiles(t), 2 * bytes_of([t])) for t in tensors)
 
 
-def tiles_of(images: Tensor) -> int:
+def layout_tiles(images: Tensor) -> int:
     """Return how many tiles of 32 channels by 32 places images have, or weights."""
     count, channels, *places = images.shape
     return count * -(-channels // 32) * -(-math.prod(places) // 32)
 
 
-def innermost(images: Tensor) -> bool:
+def is_channels_last(images: Tensor) -> bool:
     """Return whether images, or weights, have their channels innermost and nowhere else."""
     last = images.dim() == 4 and images.is_contiguous(memory_format=torch.channels_last)
     return last and not images.is_contiguous()
 
 
-def _short(weight: Tensor, stride: Any, groups: int) -> bool:
+def _allows_winograd(weight: Tensor, stride: Any, groups: int) -> bool:
     """Whether Winograd's way is open: 3 x 3, of stride 1, in one group."""
     return tuple(weight.shape[2:]) == (3, 3) and set(stride) == {1} and groups == 1
 
 
-def is_unaligned(matrices: Iterable[Tensor], whole: int) -> bool:
+def is_unaligned(matrices: Iterable[Tensor], per_load: int) -> bool:
     """Return whether a row of one begins between loads of so many elements each."""
-    steps = (step for matrix in matrices for step in matrix.stride()[-2:])
-    return any(step % whole for step in steps if step != 1)
+    strides = (step for matrix in matrices for step in matrix.stride()[-2:])
+    return any(step % per_load for step in strides if step != 1)
 
 
 def bytes_of(tensors: Iterable[Tensor]) -> int:

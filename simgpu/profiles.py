@@ -24,11 +24,11 @@ class Shared:
     ----------
     tile_half_tensor
         As `Profile.tile_half`, of tensor cores.
-    fill_simt, fill_tensor
+    prologue_epilogue_k_simt, prologue_epilogue_k_tensor
         Steps of depth that starting and ending a tile costs, on ordinary and on tensor cores.
     resident
         Elements of the result that a processor must have in work at once to be busy.
-    join_simt, join_tensor
+    split_k_simt, split_k_tensor
         Seconds that adding the parts of a split depth costs beside their bytes.
     cache_gain
         How many times as fast as from memory a tensor is read that is small against the cache.
@@ -42,24 +42,24 @@ class Shared:
         The same, of operations on elements whose tensors lie differently: one is expanded, or turned.
     unaligned_pace
         FLOP a clock of a processor's tensor cores in products whose rows begin between their loads.
-    turn_pace, turn_share
+    layout_pace, layout_share
         Elements a clock, of tiles of 32 channels by 32 places whether full or not, that a processor turns round at most
         for a convolution; and the share of the rate of bytes that this reaches.
     row_floor
         Seconds that these take more than any kernel takes.
     attention_share
         Of the rate that large products reach: what fused attention reaches.
-    winograd_fill, winograd_transform
+    prologue_epilogue_k_winograd, winograd_transform
         Steps of depth that starting a block of Winograd's kernels costs, and the share of the rate of
         bytes that his transforms reach.
     """
 
     tile_half_tensor: float
-    fill_simt: float
-    fill_tensor: float
+    prologue_epilogue_k_simt: float
+    prologue_epilogue_k_tensor: float
     resident: float
-    join_simt: float
-    join_tensor: float
+    split_k_simt: float
+    split_k_tensor: float
     cache_gain: float
     softmax_share: float
     reduce_share: float
@@ -70,12 +70,12 @@ class Shared:
     gather_pace: float
     strided_pace: float
     unaligned_pace: float
-    turn_pace: float
-    turn_share: float
+    layout_pace: float
+    layout_share: float
     row_floor: float
     depthwise_share: float
     attention_share: float
-    winograd_fill: float
+    prologue_epilogue_k_winograd: float
     winograd_transform: float
     sources: dict[str, str] = field(repr=False, compare=False)
 
@@ -205,7 +205,7 @@ class Profile:
     shared: Shared = field(repr=False)
     rates: dict[str, float] = field(init=False, repr=False, compare=False)
     memory_rate: float = field(init=False, repr=False, compare=False)
-    known: dict[Any, float] = field(init=False, repr=False, compare=False)
+    latency_cache: dict[Any, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         fp32 = self.fp32_flops * self.vector_efficiency / self.throttle_most
@@ -219,7 +219,7 @@ class Profile:
         }
         object.__setattr__(self, "rates", rates)
         object.__setattr__(self, "memory_rate", self.bandwidth * self.memory_efficiency)
-        object.__setattr__(self, "known", {})
+        object.__setattr__(self, "latency_cache", {})
 
     def emulates(self, unit: str) -> bool:
         """Whether its tensor cores lack the unit's format, so that ordinary cores compute."""
@@ -248,7 +248,7 @@ def load(name: str) -> Profile:
     ValueError
         Where there is none of that name.
     """
-    key = next((known for known in names() if _plain(known) == _plain(name)), None)
+    key = next((known for known in names() if _normalized(known) == _normalized(name)), None)
     if key is None:
         raise ValueError(f"There is no profile {name!r}. Choose one of {', '.join(names())}.")
     return _load(key)
@@ -279,8 +279,8 @@ def spread(machine: str, single: bool = False) -> Spread:
     """
     work = "operator" if single else "network"
     known = _ranges()
-    mine = [key for key in names() if machine == key or load(key).name in machine]
-    card = next((key for key in mine if work in known.get(key, ())), "all")
+    matches = [key for key in names() if machine == key or load(key).name in machine]
+    card = next((key for key in matches if work in known.get(key, ())), "all")
     found = known[card][work]
     return Spread(min(found["low"], 1.0), max(found["high"], 1.0), found["n"], card, work)
 
@@ -290,7 +290,7 @@ def _ranges() -> dict[str, dict[str, dict[str, Any]]]:
     return json.loads(_SPREAD.read_text(encoding="utf-8"))["cards"]
 
 
-def _plain(name: object) -> str:
+def _normalized(name: object) -> str:
     return "".join(str(name).split()).casefold()
 
 

@@ -52,11 +52,11 @@ class Timeline:
         """The lanes on which something happened: the host, then each device's."""
         order = ("host", "host to device", "compute", "device to host", "device to device")
 
-        def place(lane: str) -> tuple[str, int]:
+        def sort_key(lane: str) -> tuple[str, int]:
             device, _, engine = lane.partition(" ")
             return ("", 0) if lane == "host" else (device, order.index(engine))
 
-        return sorted({span.lane for span in self.spans}, key=place)
+        return sorted({span.lane for span in self.spans}, key=sort_key)
 
     @property
     def races(self) -> list[Span]:
@@ -69,11 +69,11 @@ class Timeline:
 
     def overlap_seconds(self, lane: str, other: str) -> float:
         """Return for how long two lanes were busy at the same time."""
-        total, mine, theirs = 0.0, self._busy(lane), self._busy(other)
+        total, first, second = 0.0, self._busy(lane), self._busy(other)
         i = j = 0
-        while i < len(mine) and j < len(theirs):
-            total += max(0.0, min(mine[i][1], theirs[j][1]) - max(mine[i][0], theirs[j][0]))
-            if mine[i][1] < theirs[j][1]:
+        while i < len(first) and j < len(second):
+            total += max(0.0, min(first[i][1], second[j][1]) - max(first[i][0], second[j][0]))
+            if first[i][1] < second[j][1]:
                 i += 1
             else:
                 j += 1
@@ -81,15 +81,15 @@ class Timeline:
 
     def _busy(self, lane: str) -> list[tuple[float, float]]:
         """Return the stretches in which a lane is busy, in order and apart from each other."""
-        apart: list[tuple[float, float]] = []
+        merged: list[tuple[float, float]] = []
         for span in sorted(self.spans, key=lambda span: span.start):
             if span.lane != lane or span.kind == "wait":
                 continue
-            if apart and span.start <= apart[-1][1]:
-                apart[-1] = (apart[-1][0], max(apart[-1][1], span.end))
+            if merged and span.start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(merged[-1][1], span.end))
             else:
-                apart.append((span.start, span.end))
-        return apart
+                merged.append((span.start, span.end))
+        return merged
 
     def table(self, rows: int = 10) -> Table:
         """Return what took the device longest, by name: calls and modelled time.
@@ -135,8 +135,13 @@ class Timeline:
         for kind, (label, colour, hatch) in _KINDS.items():
             spans = [span for span in self.spans if span.kind == kind]
             if spans:
-                look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
-                legend.append(Patch(label=label, **look))
+                style = {
+                    "facecolor": colour,
+                    "hatch": hatch,
+                    "edgecolor": "white",
+                    "linewidth": 0.5,
+                }
+                legend.append(Patch(label=label, **style))
             for y, lane in enumerate(lanes):
                 bars = [
                     ((span.start - self.start) * scale, span.seconds * scale)
@@ -161,7 +166,7 @@ class Timeline:
                 x, y - 0.36, "v", color="#D55E00", label=word("race"), clip_on=False
             )
             legend += [marker] if span is self.races[0] else []
-        ax.set_yticks(range(len(lanes)), map(_named, lanes))
+        ax.set_yticks(range(len(lanes)), map(_lane_title, lanes))
         ax.set_ylim(max(1, len(lanes)) - 0.5, -0.5)
         if length:
             ax.set_xlim(-0.02 * length * scale, 1.02 * length * scale)
@@ -177,7 +182,8 @@ class Timeline:
         if not self.spans:
             return "An empty modelled timeline."
         parts = [
-            f"{_named(lane)} is busy for {seconds(self.busy_seconds(lane))}" for lane in self.lanes
+            f"{_lane_title(lane)} is busy for {seconds(self.busy_seconds(lane))}"
+            for lane in self.lanes
         ]
         return f"Modelled timeline of {seconds(self.seconds)}: {', '.join(parts)}."
 
@@ -214,7 +220,7 @@ _LANES = {
 }
 
 
-def _named(lane: str) -> str:
+def _lane_title(lane: str) -> str:
     """Return a lane's name as it is read."""
     device, _, engine = lane.rpartition(" ") if lane == "host" else lane.partition(" ")
     return f"{device} {_LANES[engine]}".strip()
@@ -223,16 +229,16 @@ def _named(lane: str) -> str:
 def _events(spans: Sequence[Span], lanes: Sequence[str]) -> list[dict[str, Any]]:
     """Return the events of a trace: one process for the host and each device, one thread a lane."""
     owners = list(dict.fromkeys(lane.split(" ")[0] for lane in lanes))
-    place = {lane: (owners.index(lane.split(" ")[0]), i) for i, lane in enumerate(lanes)}
+    tracks = {lane: (owners.index(lane.split(" ")[0]), i) for i, lane in enumerate(lanes)}
     events: list[dict[str, Any]] = [
         {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": f"{owner} (modelled)"}}
         for pid, owner in enumerate(owners)
     ]
-    for lane, (pid, tid) in place.items():
+    for lane, (pid, tid) in tracks.items():
         thread = {"name": lane.partition(" ")[2] or lane}
         events.append({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": thread})
     for span in spans:
-        pid, tid = place[span.lane]
+        pid, tid = tracks[span.lane]
         # In µs, both ends on whole ns: Perfetto drops an event that overlaps its neighbour by rounding.
         start, end = (round(seconds * 1e6, 3) for seconds in (span.start, span.end))
         details = {"stream": span.stream, "bytes": span.bytes, "flops": span.flops}

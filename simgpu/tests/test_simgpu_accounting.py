@@ -19,10 +19,10 @@ def broken(*_, **__):
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered():
-    for kept in (cost._known, cost._NO_WORK):
+    for kept in (cost._cache, cost._NO_WORK):
         kept.clear()
     yield
-    for kept in (cost._known, cost._NO_WORK):
+    for kept in (cost._cache, cost._NO_WORK):
         kept.clear()
 
 
@@ -59,7 +59,13 @@ def test_every_formula_at_once_leaves_a_fallback_cost(monkeypatch):
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(cost, "_work"), (latency, "seconds"), (Clock, "launch"), (Clock, "copy"), (History, "note")],
+    [
+        (cost, "_work"),
+        (latency, "seconds"),
+        (Clock, "launch"),
+        (Clock, "copy"),
+        (History, "record"),
+    ],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_no_part_of_the_books_stops_an_operation(owner, name, monkeypatch):

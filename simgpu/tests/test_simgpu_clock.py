@@ -135,11 +135,11 @@ def test_results_whose_size_depends_on_the_data_are_not_confused():
 def test_a_number_that_changes_at_every_step_does_not_fill_the_memory():
     x = torch.ones(7, 3)
     cost.work(aten.add_.Tensor, (x, x), {"alpha": 0.5}, x)
-    before = len(cost._known)
+    before = len(cost._cache)
     for step in range(100):
         cost.work(aten.add_.Tensor, (x, x), {"alpha": 0.1 * step}, x)
         cost.work(aten.mul_.Scalar, (x, 1.0 + step), {}, x)
-    assert len(cost._known) <= before + 1
+    assert len(cost._cache) <= before + 1
 
 
 def test_flops_are_those_of_the_flop_counter():

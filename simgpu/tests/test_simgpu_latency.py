@@ -151,7 +151,7 @@ def test_a_convolution_of_1_x_1_of_images_as_they_lie_is_a_product_of_each():
         return cost._work(aten.convolution.default, args, {}, out)._replace(unit="tf32")
 
     second, innermost = work(torch.contiguous_format), work(torch.channels_last)
-    assert second.apart == (Product(32, 196, 256, 1024),) and innermost.apart == ()
+    assert second.per_image == (Product(32, 196, 256, 1024),) and innermost.per_image == ()
     # 75 to 78 µs in a trace of an A100 (facebookresearch/HolisticTraceAnalysis)
     assert 60e-6 < latency.seconds(second, A100) < 90e-6
     assert latency.seconds(innermost, A100) < latency.seconds(second, A100) / 1.5

@@ -41,15 +41,19 @@ Figure = tuple[str, str]  # the card, "others" or "shared", and the figure's nam
 TOUCHES = {
     **dict.fromkeys(("kernel_floor", "cache_gain"), "elementwise"),
     "memory_efficiency": "elementwise, bandwidth",
-    **dict.fromkeys(("vector_efficiency", "tile_half", "fill_simt", "join_simt"), "product"),
+    **dict.fromkeys(
+        ("vector_efficiency", "tile_half", "prologue_epilogue_k_simt", "split_k_simt"), "product"
+    ),
     **dict.fromkeys(("throttle_after", "throttle_rise", "throttle_most"), "product"),
-    **dict.fromkeys(("tensor_efficiency", "tile_half_tensor", "fill_tensor"), "product 16"),
-    **dict.fromkeys(("join_tensor", "product_share_tensor"), "product 16"),
+    **dict.fromkeys(
+        ("tensor_efficiency", "tile_half_tensor", "prologue_epilogue_k_tensor"), "product 16"
+    ),
+    **dict.fromkeys(("split_k_tensor", "product_share_tensor"), "product 16"),
     **{"resident": "product, product 16", "product_share_simt": "product", "gather_pace": "gather"},
     **{"softmax_share": "softmax", "reduce_share": "norm", "softmax_pace": "softmax, fused kernel"},
     **{"reduce_pace": "norm, fused kernel", "row_floor": "gather, norm, fused kernel"},
     **dict.fromkeys(("convolution_share", "winograd_share"), "convolution"),
-    **dict.fromkeys(("winograd_transform", "winograd_fill"), "convolution"),
+    **dict.fromkeys(("winograd_transform", "prologue_epilogue_k_winograd"), "convolution"),
 }
 """The kinds of work that say something of a figure."""
 
