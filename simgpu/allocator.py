@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any, NoReturn
 
@@ -89,72 +89,56 @@ class Block:
         return self.address - self.segment.address if self.segment else 0
 
 
-class Usage:
-    """How much is in use (blocks, or segments) in one pool or in all: now, at most at once, and ever.
+class Stat:
+    """A figure of ``memory_stats()``: its value now, its peak, and the total of all increases."""
 
-    Of each the number, the bytes, and the bytes requested.
-    """
-
-    __slots__ = (
-        "bytes",
-        "bytes_peak",
-        "bytes_total",
-        "count",
-        "count_peak",
-        "count_total",
-        "requested",
-        "requested_peak",
-        "requested_total",
-    )  # fmt: skip
+    __slots__ = ("current", "peak", "total")
 
     def __init__(self) -> None:
-        self.count = self.count_peak = self.count_total = 0
-        self.bytes = self.bytes_peak = self.bytes_total = 0
-        self.requested = self.requested_peak = self.requested_total = 0
+        self.current = self.peak = self.total = 0
 
-    def grow(self, nbytes: int) -> None:
-        """Count more bytes of what was counted already, or fewer."""
-        self.bytes += nbytes
-        self.requested += nbytes
-        self.bytes_total += max(nbytes, 0)
-        self.requested_total += max(nbytes, 0)
-        self.bytes_peak = max(self.bytes_peak, self.bytes)
-        self.requested_peak = max(self.requested_peak, self.requested)
+    def add(self, amount: int) -> None:
+        """Increase the value; a negative amount decreases it and leaves peak and total."""
+        self.current = current = self.current + amount
+        if amount > 0:
+            self.total += amount
+            if current > self.peak:
+                self.peak = current
+
+
+class Usage:
+    """How much is in use (blocks, or segments) in one pool or in all.
+
+    Attributes
+    ----------
+    count, bytes, requested
+        The number, the bytes, and the bytes requested, each as a `Stat`.
+    """
+
+    def __init__(self) -> None:
+        self.count, self.bytes, self.requested = self.stats = (Stat(), Stat(), Stat())
 
     def add(self, size: int, requested: int) -> None:
         """Count one more."""
-        self.count_total += 1
-        self.bytes_total += size
-        self.requested_total += requested
-        self.count = count = self.count + 1
-        if count > self.count_peak:
-            self.count_peak = count
-        self.bytes = total = self.bytes + size
-        if total > self.bytes_peak:
-            self.bytes_peak = total
-        self.requested = total = self.requested + requested
-        if total > self.requested_peak:
-            self.requested_peak = total
+        self.count.add(1)
+        self.bytes.add(size)
+        self.requested.add(requested)
+
+    def grow(self, nbytes: int) -> None:
+        """Count more bytes, or fewer, of segments that were counted already."""
+        self.bytes.add(nbytes)
+        self.requested.add(nbytes)
 
     def remove(self, size: int, requested: int) -> None:
         """Count one less."""
-        self.count -= 1
-        self.bytes -= size
-        self.requested -= requested
+        self.count.current -= 1
+        self.bytes.current -= size
+        self.requested.current -= requested
 
     def recount(self, sizes: list[int], requested: list[int]) -> None:
-        """Count anew what is in use now."""
-        self.count, self.bytes, self.requested = len(sizes), sum(sizes), sum(requested)
-
-    def reset_peak(self) -> None:
-        """Let the peaks begin again at what is in use now."""
-        self.count_peak, self.bytes_peak = self.count, self.bytes
-        self.requested_peak = self.requested
-
-    def reset_accumulated(self) -> None:
-        """Let the sums begin again with what is in use now."""
-        self.count_total, self.bytes_total = self.count, self.bytes
-        self.requested_total = self.requested
+        """Set what is in use now."""
+        self.count.current = len(sizes)
+        self.bytes.current, self.requested.current = sum(sizes), sum(requested)
 
 
 Chunk = tuple[int, int, Segment]
@@ -331,42 +315,47 @@ class Allocator:
     def reset_peak(self) -> None:
         """Let all peaks begin again at what is in use now."""
         self._settle_if_idle()
-        for usage in self._usages():
-            usage.reset_peak()
+        for stat in self._stats():
+            stat.peak = stat.current
 
     def reset_accumulated(self) -> None:
         """Let all sums, of what was ever allocated and freed, begin again."""
         self._settle_if_idle()
         self._retries = self._ooms = self._mapped = self._unmapped = 0
-        for usage in self._usages():
-            usage.reset_accumulated()
+        for stat in self._stats():
+            stat.total = stat.current
 
-    def _usages(self) -> tuple[Usage, ...]:
-        small, large = self._small, self._large
-        pools = (small.blocks, small.segments, large.blocks, large.segments)
-        return (*pools, self._blocks, self._segments)
+    def _stats(self) -> Iterator[Stat]:
+        for owner in (
+            self._small.blocks,
+            self._small.segments,
+            self._large.blocks,
+            self._large.segments,
+        ):
+            yield from owner.stats
+        yield from (*self._blocks.stats, *self._segments.stats)
 
     @property
     def allocated(self) -> int:
         """Bytes of the blocks in use, rounding included."""
         self._settle_if_idle()
-        return self._blocks.bytes
+        return self._blocks.bytes.current
 
     @property
     def reserved(self) -> int:
         """Bytes of all segments."""
         self._settle_if_idle()
-        return self._segments.bytes
+        return self._segments.bytes.current
 
     @property
     def max_allocated(self) -> int:
         """The most bytes allocated at once since the last `reset_peak`."""
-        return self._blocks.bytes_peak
+        return self._blocks.bytes.peak
 
     @property
     def max_reserved(self) -> int:
         """The most bytes reserved at once since the last `reset_peak`."""
-        return self._segments.bytes_peak
+        return self._segments.bytes.peak
 
     @property
     def free_memory(self) -> int:
@@ -399,13 +388,12 @@ class Allocator:
         """
         with self._lock:
             self._settle_pending()
+            segments = self._segments.count
             figures = {
                 "num_alloc_retries": self._retries,
                 "num_ooms": self._ooms,
-                "num_device_alloc": self._segments.count_total + self._mapped,
-                "num_device_free": self._segments.count_total
-                - self._segments.count
-                + self._unmapped,
+                "num_device_alloc": segments.total + self._mapped,
+                "num_device_free": segments.total - segments.current + self._unmapped,
             }
             small, large = self._small, self._large
             for name, blocks, segments, pools in (
@@ -413,20 +401,19 @@ class Allocator:
                 ("small_pool", small.blocks, small.segments, (small,)),
                 ("large_pool", large.blocks, large.segments, (large,)),
             ):
-                for metric, usage, field in (
-                    ("allocation", blocks, "count"),
-                    ("allocated_bytes", blocks, "bytes"),
-                    ("active", blocks, "count"),
-                    ("active_bytes", blocks, "bytes"),
-                    ("requested_bytes", blocks, "requested"),
-                    ("segment", segments, "count"),
-                    ("reserved_bytes", segments, "bytes"),
+                for metric, stat in (
+                    ("allocation", blocks.count),
+                    ("allocated_bytes", blocks.bytes),
+                    ("active", blocks.count),
+                    ("active_bytes", blocks.bytes),
+                    ("requested_bytes", blocks.requested),
+                    ("segment", segments.count),
+                    ("reserved_bytes", segments.bytes),
                 ):
-                    current, total = getattr(usage, field), getattr(usage, f"{field}_total")
-                    figures[f"{metric}.{name}.current"] = current
-                    figures[f"{metric}.{name}.peak"] = getattr(usage, f"{field}_peak")
-                    figures[f"{metric}.{name}.allocated"] = total
-                    figures[f"{metric}.{name}.freed"] = total - current
+                    figures[f"{metric}.{name}.current"] = stat.current
+                    figures[f"{metric}.{name}.peak"] = stat.peak
+                    figures[f"{metric}.{name}.allocated"] = stat.total
+                    figures[f"{metric}.{name}.freed"] = stat.total - stat.current
                 splits = [
                     size
                     for pool in pools
@@ -486,10 +473,10 @@ class Allocator:
     def _add_segment(self, pool: Pool, size: int) -> None:
         """Get a segment for a request of ``size`` bytes (rounded) from the driver, or raise."""
         total = _segment_size(size)
-        if self._segments.bytes + total > self._capacity:
+        if self._segments.bytes.current + total > self._capacity:
             self._release_idle()
             self._retries += 1
-            if self._segments.bytes + total > self._capacity:
+            if self._segments.bytes.current + total > self._capacity:
                 self._fail(size)
         segment = Segment(self._next_address, total, pool)
         # The gap keeps segments apart, so that their chunks never touch and merge.
@@ -510,7 +497,7 @@ class Allocator:
         self._ooms += 1
         self._in_change = False
         if self.on_event:
-            self.on_event("oom", self._capacity - self._segments.bytes, size)
+            self.on_event("oom", self._capacity - self._segments.bytes.current, size)
         raise torch.OutOfMemoryError(self._out_of_memory(_segment_size(size)))
 
     def _release_idle(self) -> None:
@@ -527,7 +514,7 @@ class Allocator:
 
     def _out_of_memory(self, nbytes: int) -> str:
         """Return CUDA's sentence, with this device's figures."""
-        allocated, reserved = self._blocks.bytes, self._segments.bytes
+        allocated, reserved = self._blocks.bytes.current, self._segments.bytes.current
         return (
             f"sim out of memory. Tried to allocate {format_size(nbytes)}. GPU {self.index} has a total "
             f"capacity of {format_size(self._capacity)} of which {format_size(self._capacity - reserved)} "

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-DIRECTIONS = {
-    "h2d": "host to device",
-    "d2h": "device to host",
-    "d2d": "device to device",
-    "p2p": "device to device",
-}
+from .clock import ENGINES
 
 
 @dataclass(frozen=True)
@@ -29,7 +24,7 @@ class Copy:
     @property
     def direction(self) -> str:
         """The direction in words, such as ``"host to device"``."""
-        return DIRECTIONS[self.code]
+        return ENGINES[self.code]
 
 
 @dataclass

@@ -126,7 +126,7 @@ class ExpandableAllocator(Allocator):
                 math.ceil((size - have) / segment.page),
             )
             nbytes = pages * segment.page
-            if self._segments.bytes + nbytes > self._capacity:
+            if self._segments.bytes.current + nbytes > self._capacity:
                 return False
             pool.segments.grow(nbytes)
             self._segments.grow(nbytes)
@@ -180,7 +180,6 @@ class ExpandableAllocator(Allocator):
                     self.on_event("segment_unmap", begin, end - begin)
 
     def _recount(self, usage: Usage, segments: list[Segment]) -> None:
-        usage.count = 0
-        usage.bytes = usage.requested = sum(
-            length for segment in segments for _, length in segment.mapped_ranges()
-        )
+        mapped = sum(length for segment in segments for _, length in segment.mapped_ranges())
+        usage.count.current = 0
+        usage.bytes.current = usage.requested.current = mapped

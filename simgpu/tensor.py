@@ -183,21 +183,14 @@ def wrap(payload: Tensor, memory: Memory) -> SimTensor:
         # PyTorch gives a Python device one autograd thread, sim:1 would have none. Without threads
         # backward runs where it was called, in the same order.
         torch._C._set_multithreading_enabled(False)
+    dtype, device = payload.dtype, memory.device.torch_device
     if payload.is_nested:
-        tensor = Tensor._make_wrapper_subclass(
-            SimTensor,
-            _padded_shape(payload),
-            dtype=payload.dtype,
-            device=memory.device.torch_device,
-        )
+        shape = _padded_shape(payload)
+        tensor = Tensor._make_wrapper_subclass(SimTensor, shape, dtype=dtype, device=device)
     elif payload.layout is not torch.strided:
+        layout = {"layout": payload.layout, "dispatch_layout": True}
         tensor = Tensor._make_wrapper_subclass(
-            SimTensor,
-            payload.shape,
-            dtype=payload.dtype,
-            layout=payload.layout,
-            device=memory.device.torch_device,
-            dispatch_layout=True,
+            SimTensor, payload.shape, dtype=dtype, device=device, **layout
         )
     else:
         tensor = Tensor._make_wrapper_subclass(
@@ -205,8 +198,8 @@ def wrap(payload: Tensor, memory: Memory) -> SimTensor:
             payload.shape,
             strides=payload.stride(),
             storage_offset=payload.storage_offset(),
-            dtype=payload.dtype,
-            device=memory.device.torch_device,
+            dtype=dtype,
+            device=device,
         )
         if payload.is_conj():
             torch._C._set_conj(tensor, True)

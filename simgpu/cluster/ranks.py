@@ -9,13 +9,16 @@ import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
 from types import FrameType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..timeline import word
 from .collectives import Combine, gather_all, nothing, reduction, same_for_all, scatter_parts
+
+if TYPE_CHECKING:
+    from .scheduler import Cluster
 
 
 class Span(NamedTuple):
@@ -86,17 +89,6 @@ class Work:
         return f"rank {self._dist._rank} {verb} {self._name}{self._peer} ({self._call_site})"
 
 
-class Others(Protocol):
-    """What a rank needs of its cluster: all ranks, what took time, whose turn it is, and messages."""
-
-    ranks: Sequence[Dist]
-    spans: list[Span]
-    yielded: queue.SimpleQueue[None]
-    stopped: bool
-    message: Callable[[Work, Tensor, int, int, bool], None]
-    collective: Callable[[Work, Combine, int | None], None]
-
-
 class Dist:
     """What a program takes for ``torch.distributed``: the part of it that the course teaches.
 
@@ -105,7 +97,7 @@ class Dist:
 
     ReduceOp = ReduceOp
 
-    def __init__(self, cluster: Others, rank: int) -> None:
+    def __init__(self, cluster: Cluster, rank: int) -> None:
         self._cluster = cluster
         self._rank = rank
         self._turn: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -320,20 +312,17 @@ class Dist:
             self._marks.append((self._steps, self._mark.tolist()))
 
     def _run(self, program: Callable[..., Any], arguments: Sequence[Any]) -> None:
-        with contextlib.suppress(Abort):
-            self._live(program, arguments)
-
-    def _live(self, program: Callable[..., Any], arguments: Sequence[Any]) -> None:
         __tracebackhide__ = True
-        try:
-            self._turn.get()
-            if not self._cluster.stopped:
-                self._result = program(self, *arguments)
-        except BaseException as error:  # noqa: BLE001  (the run raises it again, whatever it is)
-            self._error = error
-        self._record_mark()
-        self._finished = True
-        self._cluster.yielded.put(None)
+        with contextlib.suppress(Abort):  # it may come at any line, from another thread
+            try:
+                self._turn.get()
+                if not self._cluster.stopped:
+                    self._result = program(self, *arguments)
+            except BaseException as error:  # noqa: BLE001  (the run raises it again, whatever it is)
+                self._error = error
+            self._record_mark()
+            self._finished = True
+            self._cluster.yielded.put(None)
 
 
 def _describe_arguments(op: Any, root: int | None, way: str) -> str:

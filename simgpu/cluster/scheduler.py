@@ -195,12 +195,15 @@ class Cluster:
         works = [work, other] if sends else [other, work]
         self._received.append(works[1])
         sent = [tensor.nbytes if r == src else 0 for r in range(len(self.ranks))]
+        seconds = self.latency + tensor.nbytes / self.bandwidth
+        if self.card:
+            seconds = collective_seconds("send_recv", tensor.nbytes, 2, self.card)
         self._events.append(
             _Event(
                 works,
                 [self.ranks[src]],
                 [self.ranks[dst]],
-                self._message_seconds(tensor.nbytes),
+                seconds,
                 1,
                 sent,
                 1,
@@ -208,11 +211,6 @@ class Cluster:
                 lambda tensors: [(), tensors],
             )
         )
-
-    def _message_seconds(self, nbytes: int) -> float:
-        if self.card:
-            return collective_seconds("send_recv", nbytes, 2, self.card)
-        return self.latency + nbytes / self.bandwidth
 
     def _collective_seconds(self, name: str, nbytes: int, steps: int) -> float:
         """Return how long a collective of so many bytes in all takes, in steps of one part each."""
