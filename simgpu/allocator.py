@@ -489,7 +489,7 @@ class Allocator:
             self.on_event("segment_alloc", segment.address, total)
 
     def _choose_chunk(self, pool: Pool, position: int) -> Chunk:
-        """Return the free chunk to cut a block from: that at ``position`` is the smallest one that is large enough."""
+        """Return the free chunk to cut a block from; at ``position`` is the smallest that is large enough."""
         return pool.chunks[position]
 
     def _fail(self, size: int) -> NoReturn:

@@ -50,7 +50,7 @@ def unavailable_reason() -> str | None:
 ONE_KIND = (
     "PyTorch trains on one kind of accelerator in a process, so the simulated GPU stays out of it."
 )
-"""https://github.com/pytorch/pytorch/issues/161129: a backward pass on the other kind ends in an assertion."""
+"""See https://github.com/pytorch/pytorch/issues/161129: backward on the other kind fails an assertion."""
 
 
 def _accelerator_in_use() -> str | None:
@@ -156,7 +156,7 @@ def _skip_in_dynamo(functions: list[Any]) -> None:
 
 
 def _bypass_inductor() -> None:
-    """Let Inductor, which makes no code for this device, give back a captured graph that makes its tensors."""
+    """Let Inductor, which has no codegen for this device, run a captured graph eagerly."""
     call = torch._TorchCompileInductorWrapper.__call__
 
     @functools.wraps(call)

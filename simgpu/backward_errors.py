@@ -35,7 +35,7 @@ def _device_type(self: Any, _raise_pending: Any = ctypes.pythonapi.Py_IsInitiali
 
 
 def _store_pending(address: int | None, *_: Any) -> Any:
-    """Store the pending error that ``PyErr_GetRaisedException`` returned: the object at an address, if any."""
+    """Store the pending error that ``PyErr_GetRaisedException`` returned as an address, if any."""
     if address:
         error = ctypes.cast(address, ctypes.py_object)
         _pending.append(error.value)
@@ -44,8 +44,8 @@ def _store_pending(address: int | None, *_: Any) -> Any:
 
 
 if hasattr(ctypes.pythonapi, "PyErr_GetRaisedException"):
-    # From Python 3.12 on debuggers and profilers hear of each function of Python that begins, and fail where an
-    # error is pending. Of a C function they hear nothing.
+    # From Python 3.12 on debuggers and profilers are told of each call of a Python function, and fail where
+    # an error is pending. Of a C function they are not.
     _device_type = ctypes.PYFUNCTYPE(ctypes.c_void_p)(
         ("PyErr_GetRaisedException", ctypes.pythonapi)
     )

@@ -43,34 +43,19 @@ ENGINES: dict[Direction, str] = {
 class Span:
     """One thing that took place: on the host, or on one engine of a device.
 
-    Attributes
-    ----------
-    lane
-        Where: ``"host"``, ``"sim:0 compute"``, ``"sim:0 host to device"``, ...
-    name
-        What.
-    start, end
-        When, in seconds of virtual time.
-    kind
-        ``"kernel"``, ``"copy"``, or on the host ``"launch"``, ``"wait"``, ``"work"`` and, while the
-        CPU carries the bytes of a pageable copy, ``"copy"``.
-    stream
-        The stream's number; 0 is the default stream.
-    bytes, flops
-        How much was moved and computed.
-    race
-        Whether it used memory that another stream was still writing.
+    ``kind`` is ``"kernel"``, ``"copy"``, or on the host ``"launch"``, ``"wait"``, ``"work"`` and, while the
+    CPU copies the bytes of pageable memory, ``"copy"``.
     """
 
-    lane: str
+    lane: str  # "host", "sim:0 compute", "sim:0 host to device", ...
     name: str
-    start: float
+    start: float  # in seconds of virtual time, as ``end``
     end: float
     kind: str
-    stream: int = 0
+    stream: int = 0  # 0 is the default stream
     bytes: float = 0
     flops: float = 0
-    race: bool = False
+    race: bool = False  # it used memory that another stream was still writing
 
     @property
     def seconds(self) -> float:

@@ -33,47 +33,25 @@ aten = torch.ops.aten
 class Work(NamedTuple):
     """What one operation does.
 
-    Attributes
-    ----------
-    flops
-        Floating-point operations; a multiplication with an addition is two.
-    bytes
-        Bytes read and written.
-    unit
-        What computes: ``"fp32"`` and ``"fp64"`` (ordinary cores), ``"tf32"``, ``"fp16"`` and
-        ``"bf16"`` (tensor cores), or ``"none"`` where the device has nothing to do.
-    kind
-        ``"stream"`` (elements one by one), ``"strided"`` (the same of tensors that lie differently),
-        ``"softmax"``, ``"reduce"`` (sums, norms, pooling), ``"gather"`` (rows by their numbers),
-        ``"depthwise"`` (a convolution of single channels), ``"product"``, ``"convolution"``,
-        ``"pointwise"`` (one of 1 x 1: a product) or ``"attention"``.
-    products
-        The products it is made of.
-    apart
-        What tensor cores compute instead of ``products`` where a convolution takes images as they lie, their channels
-        second: for each image a product of its own.
-    turned
-        What tensor cores ask for else: that channels lie innermost. So of each tensor that a kernel turns round before
-        or after, its tiles (`products.tiles_of`) and the bytes that it reads and writes.
-    unaligned
-        Whether rows of its products begin where tensor cores cannot load several elements at once.
-    blocks
-        Blocks of threads where they may be too few for the processors: a batch norm of images whose channels lie second
-        has one for each channel. 0 where it has enough.
-    guessed
-        Whether its formula failed, so that it stands here as any operation bound by its bytes.
+    ``unit`` is what computes: ``"fp32"`` and ``"fp64"`` (ordinary cores), ``"tf32"``, ``"fp16"`` and
+    ``"bf16"`` (tensor cores), or ``"none"`` where no kernel runs. ``kind`` is ``"stream"`` (elementwise),
+    ``"strided"`` (elementwise, of tensors with unlike strides), ``"softmax"``, ``"reduce"`` (sums, norms,
+    pooling), ``"gather"`` (rows by their indices), ``"depthwise"`` (a convolution of single channels),
+    ``"product"``, ``"convolution"``, ``"pointwise"`` (a 1 x 1 convolution) or ``"attention"``.
     """
 
-    flops: float
-    bytes: float
+    flops: float  # floating-point operations; a multiplication with an addition is two
+    bytes: float  # read and written
     unit: str
     kind: str = "stream"
-    products: tuple[Product, ...] = ()
+    products: tuple[Product, ...] = ()  # the matrix products that it is made of
+    # Of a convolution of NCHW tensors on tensor cores one of two ways: a product for each image, or
+    # layout conversions, each as (`products.layout_tiles`, bytes read and written) of a tensor.
     per_image: tuple[Product, ...] = ()
     conversions: tuple[tuple[int, int], ...] = ()
-    unaligned: bool = False
-    blocks: int = 0
-    guessed: bool = False
+    unaligned: bool = False  # rows begin where tensor cores cannot load several elements at once
+    blocks: int = 0  # thread blocks where they may be too few for the processors, else 0
+    guessed: bool = False  # its formula failed: bound by its bytes
 
     @property
     def matrix(self) -> bool:

@@ -134,7 +134,7 @@ def ctc_loss(
 
 
 def unscale(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Divide gradients by a scaler's factor: CUDA has no kernel for those of bfloat16, which need no scaler."""
+    """Divide gradients by a scaler's factor; those of bfloat16 are refused as on CUDA."""
     if any(grad.dtype is torch.bfloat16 for grad in args[0]):
         raise NotImplementedError(
             "\"_amp_foreach_non_finite_check_and_unscale_cuda\" not implemented for 'BFloat16'"

@@ -15,16 +15,16 @@ So the time goes in waves: tiles over processors, rounded up, times the time of 
 uses a processor's arithmetic less well, because it reuses what it loads less often, and a processor
 needs several of them at a time. Where there are too few tiles, the depth may be split among several
 processors, whose parts are then added. Of the tiles and splits that the library has the quickest counts.
-Tensor cores are slow where rows begin between the places that they load from: with 50,257 columns, not 50,304.
+Tensor cores are slow where rows are not aligned to their loads: with 50,257 columns, not 50,304.
 
-*Convolutions* are products of their unfolded input, or one of Winograd's ways where that is quicker. For tensor
-cores images and weights whose channels are not innermost are turned round first, and gradients back, in tiles of
-32 x 32, each by a kernel of its own. A convolution of 1 x 1 may take such images as they lie: then it is a product for
-each of them, too small for loading and computing to overlap. A trace of a ResNet-50 trained on an A100 in TF32
-(facebookresearch/HolisticTraceAnalysis) shows both, and the next.
+*Convolutions* are products of their unfolded input, or one of Winograd's algorithms where that is quicker.
+For tensor cores NCHW images and weights are converted to NHWC first, and gradients back, in tiles of 32 x 32,
+each by a kernel of its own. A 1 x 1 convolution may take NCHW images as they are: then it is a product for
+each of them, too small for loading and computing to overlap. A trace of a ResNet-50 trained on an A100 in
+TF32 (facebookresearch/HolisticTraceAnalysis) shows both, and the next.
 
-*Batch norms* of images whose channels lie second have one block of threads for each channel, and each block reads so
-many elements a clock, of 16 bits as of 32.
+*Batch norms* of NCHW images have one block of threads for each channel, and each block reads so many elements
+a clock, of 16 bits as of 32.
 
 What the model leaves out: kernels that one operation is made of, padding to the tensor cores'
 sizes, and a library that does not choose the quickest of its kernels.
@@ -101,7 +101,7 @@ def _busy_seconds(work: Work, profile: Profile) -> float:
 
 
 def _layout_conversion(tiles: int, count: int, profile: Profile) -> float:
-    """Return how long a kernel takes that puts a tensor's channels innermost, or back."""
+    """Return how long a kernel takes that converts a tensor between NCHW and NHWC, in seconds."""
     pace = profile.shared.layout_pace * profile.processors * profile.clock
     rate = profile.memory_rate * profile.shared.layout_share
     return profile.kernel_floor + max(tiles * 1024 / pace, count / rate)

@@ -135,7 +135,8 @@ class Machine:
                 raise RuntimeError("There is no simulated device: call simgpu.enable() first.")
             raise RuntimeError(
                 "sim error: invalid device ordinal. "
-                f"sim:{index} was asked for; there {self._devices_text()}. simgpu.enable(devices=...) makes more."
+                f"sim:{index} was asked for; there {self._devices_text()}. "
+                "simgpu.enable(devices=...) makes more."
             )
         if self.forked:
             raise RuntimeError(

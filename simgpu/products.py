@@ -11,26 +11,17 @@ from torch import Tensor
 
 
 class Product(NamedTuple):
-    """A product of matrices, or what a convolution is turned into.
+    """Matrix products of one shape, (rows, depth) @ (depth, columns): an operation's, or a convolution's.
 
-    Attributes
-    ----------
-    batch
-        How many products of this shape.
-    rows, columns, depth
-        Each is of ``rows`` x ``depth`` and ``depth`` x ``columns``.
-    batched
-        Whether a batched operation asked for it (``bmm``).
-    plane
-        Images, height and width of the result of a 3 x 3 convolution of stride 1, for which there are
-        shorter ways (Winograd's); else None.
+    ``plane`` is images, height and width of the result of a 3 x 3 convolution of stride 1, which Winograd's
+    algorithms can compute; else None.
     """
 
-    batch: int
+    batch: int  # how many of them
     rows: int
     columns: int
     depth: int
-    batched: bool = False
+    batched: bool = False  # as ``bmm`` computes them
     plane: tuple[int, int, int] | None = None
 
 
@@ -111,10 +102,10 @@ def _conv_kind(kernel_size: int) -> str:
 def channels_first_work(
     name: str, kind: str, products: tuple[Product, ...], args: tuple[Any, ...]
 ) -> tuple[tuple[Product, ...], tuple[tuple[int, int], ...]]:
-    """Return what tensor cores make of a convolution whose channels lie second: one of two ways, or neither.
+    """Return `cost.Work.per_image` and ``conversions`` of a convolution of NCHW tensors, one or neither.
 
-    A product of the images as they lie is one for each image: of 1 x 1, without a stride, and rows of whole 16 bytes.
-    Else what is read is turned round before, and a gradient after; what a forward pass makes is written where it belongs.
+    A 1 x 1 convolution without a stride, of rows of whole 16 bytes, is a product for each image. Otherwise
+    inputs are converted to NHWC before, and gradients back after; a forward pass writes the right layout.
     """
     if kind not in ("convolution", "pointwise") or args[0].dim() != 4 or not products:
         return (), ()
@@ -137,7 +128,7 @@ def channels_first_work(
 
 
 def layout_tiles(images: Tensor) -> int:
-    """Return how many tiles of 32 channels by 32 places images have, or weights."""
+    """Return how many tiles of 32 channels by 32 pixels images, or weights, have."""
     count, channels, *places = images.shape
     return count * -(-channels // 32) * -(-math.prod(places) // 32)
 

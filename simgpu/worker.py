@@ -65,7 +65,8 @@ def run_in_worker(function: Callable[..., Any]) -> Callable[..., Any]:
 def call(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
     """Return what a function returns where the simulated device is, here or in another process.
 
-    From there, what it prints is printed here, and its errors are raised here. After `LIMIT` seconds that process is ended.
+    What it prints in the worker is printed here, and its errors are raised here. After `LIMIT` seconds the
+    worker is ended.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Collectives: what each rank gets, and how long one of real cards takes, by its kind, its bytes and its ranks."""
+"""Collectives: what each rank gets, and how long one takes among real cards."""
 
 from __future__ import annotations
 

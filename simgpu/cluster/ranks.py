@@ -22,28 +22,14 @@ if TYPE_CHECKING:
 
 
 class Span(NamedTuple):
-    """Something that took time on one rank.
-
-    Attributes
-    ----------
-    rank
-        Whose time.
-    name
-        What, such as ``"all_reduce"`` or ``"send to 1"``.
-    kind
-        ``"compute"``, ``"communicate"`` or ``"wait"``.
-    start, end
-        In modelled seconds.
-    bytes
-        The size of what was communicated.
-    """
+    """Something that took time on one rank."""
 
     rank: int
-    name: str
-    kind: str
-    start: float
+    name: str  # such as "all_reduce" or "send to 1"
+    kind: str  # "compute", "communicate" or "wait"
+    start: float  # in modelled seconds, as ``end``
     end: float
-    bytes: int = 0
+    bytes: int = 0  # of what was communicated
 
 
 class Abort(BaseException):

@@ -33,37 +33,22 @@ class Mismatch(RuntimeError):
 
 @dataclass
 class Run:
-    """What came of a run.
+    """The results and the cost of a run; lists are by rank, but for the spans.
 
-    Attributes
-    ----------
-    results
-        What the program returned, by rank.
-    seconds
-        How long it took, modelled.
-    sent
-        The bytes that each rank sent, by rank.
-    messages
-        How many messages there were; a collective counts those of its schedule.
-    unwaited
-        How often each rank began an ``irecv`` and never waited for it, by rank.
-    steps
-        The longest chain of messages of which each had to wait for the one before: because a rank
-        waited for it, or because it used the same link.
-    spans
-        What took time, as a list of `Span`.
-    marks
-        By rank, how a `marked` tensor changed: the steps done so far, and its values then.
+    ``steps`` is the longest chain of messages of which each had to wait for the one before: because a rank
+    waited for it, or because it used the same link.
     """
 
-    results: list[Any]
-    seconds: float
-    sent: list[int]
-    messages: int
-    unwaited: list[int]
+    results: list[Any]  # what the program returned
+    seconds: float  # modelled
+    sent: list[int]  # bytes
+    messages: int  # a collective counts those of its schedule
+    unwaited: list[int]  # how often a rank began an ``irecv`` and never waited for it
     steps: int
-    spans: list[Span]
-    marks: list[list[tuple[int, list[float]]]]
+    spans: list[Span]  # what took time
+    marks: list[
+        list[tuple[int, list[float]]]
+    ]  # of a `marked` tensor: steps done so far, values then
 
 
 def schedule(name: str, n: int, root: int | None) -> tuple[int, list[int]]:
@@ -72,7 +57,7 @@ def schedule(name: str, n: int, root: int | None) -> tuple[int, list[int]]:
     A part is an n-th of the data; a step sends one over a link. The rings for long messages are those of
     Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH"
     (2005); they move over each link the bytes that the "bus bandwidth" of NCCL's tests counts. ``broadcast``
-    and ``reduce`` pass the parts along a chain, one behind the other; ``gather`` uses one link in, n - 1 times.
+    and ``reduce`` pass the parts along a chain, one after another; ``gather`` uses one link in, n - 1 times.
     """
     if n == 1:
         return 0, [0]
@@ -188,8 +173,8 @@ class Cluster:
         if other_tensor.numel() != tensor.numel() or other_tensor.dtype != tensor.dtype:
             self._fail(
                 Mismatch(
-                    f"A message does not fit: {other._describe(word('calls'))} with {_shape_and_dtype(other_tensor)}, "
-                    f"{work._describe(word('calls'))} with {_shape_and_dtype(tensor)}."
+                    f"A message does not fit: {other._describe(word('calls'))} with "
+                    f"{_shape_and_dtype(other_tensor)}, {work._describe(word('calls'))} with {_shape_and_dtype(tensor)}."
                 )
             )
         works = [work, other] if sends else [other, work]
@@ -231,7 +216,8 @@ class Cluster:
             self._fail(
                 Mismatch(
                     f"The ranks do not call the same thing: {first._describe(word('calls'))} with "
-                    f"{_shape_and_dtype(first._read)}, {work._describe(word('calls'))} with {_shape_and_dtype(work._read)}."
+                    f"{_shape_and_dtype(first._read)}, {work._describe(word('calls'))} with "
+                    f"{_shape_and_dtype(work._read)}."
                 )
             )
         calls.append(work)
