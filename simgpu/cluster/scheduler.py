@@ -174,7 +174,8 @@ class Cluster:
             self._fail(
                 Mismatch(
                     f"A message does not fit: {other._describe(word('calls'))} with "
-                    f"{_shape_and_dtype(other_tensor)}, {work._describe(word('calls'))} with {_shape_and_dtype(tensor)}."
+                    f"{_shape_and_dtype(other_tensor)}, {work._describe(word('calls'))} with "
+                    f"{_shape_and_dtype(tensor)}."
                 )
             )
         works = [work, other] if sends else [other, work]

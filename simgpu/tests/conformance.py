@@ -14,6 +14,7 @@ import multiprocessing
 import queue
 import random
 import sys
+import textwrap
 import types
 import unittest
 import warnings
@@ -55,7 +56,8 @@ SAMPLE = {
     "reductions": "sum mean std amax argmax cumsum norm logsumexp softmax sort topk median",
     "products": "matmul mm bmm addmm einsum linalg.inv",
     "views": "reshape view permute transpose expand squeeze as_strided chunk tensor_split conj imag",
-    "joins and indices": "cat stack gather scatter_add index_put masked_fill masked_select nonzero __getitem__",
+    "joins and indices": "cat stack gather scatter_add index_put masked_fill masked_select nonzero "
+    "__getitem__",
     "sparse": "to_sparse sparse.mm",
     "factories": "zeros_like arange randn bernoulli item to clone",
     "functional": "nn.functional.conv2d nn.functional.batch_norm nn.functional.gelu nn.functional.dropout "
@@ -72,12 +74,10 @@ class Outcome:
 
     name: str
     verdict: str
-    """``equal`` (bit for bit), ``close`` (but for rounding), ``differs``, ``raises``, ``crashes``, ``hangs``, or
-    ``not run`` where the CPU itself runs no sample of it."""
-    samples: int = 0
-    """How many the CPU ran."""
-    message: str = ""
-    """The first sample that is not equal, and why."""
+    # equal (bit for bit), close (but for rounding), differs, raises, crashes, hangs, or not run
+    # where the CPU itself runs no sample of it
+    samples: int = 0  # how many the CPU ran
+    message: str = ""  # the first sample that is not equal, and why
 
     @property
     def good(self) -> bool:
@@ -86,14 +86,11 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """One sample: what to call on a device, and whether a gradient is asked for.
-
-    ``call`` takes the device's name and returns what it was given, what it returned, and the part of
-    that which is differentiated.
-    """
+class Sample:
+    """One sample: what to call on a device, and whether to differentiate it."""
 
     text: str
+    # From a device's name to the inputs, the outputs, and the outputs to differentiate.
     call: Callable[[str], tuple[Any, Any, Any]]
     backward: bool
     values: bool = True
@@ -102,23 +99,23 @@ class Trial:
 # ---------------------------------------------------------------------------- one sample, two devices
 
 
-def judge(name: str, trials: Iterable[Trial], device: str = "sim") -> Outcome:
+def judge(name: str, samples: Iterable[Sample], device: str = "sim") -> Outcome:
     """Run every sample on the CPU and on the device under test; the outcome is the worst of all."""
     ran = 0
     verdict, message, refused = "equal", "", ""
-    for trial in trials:
-        expected = _attempt(trial, "cpu")
+    for case in samples:
+        expected = _attempt(case, "cpu")
         if isinstance(expected["forward"], Exception):
-            if not isinstance(_attempt(trial, device)["forward"], Exception):
+            if not isinstance(_attempt(case, device)["forward"], Exception):
                 verdict = "differs"
-                message = f"{trial.text}: the CPU raises {_sentence(expected['forward'])}"
+                message = f"{case.text}: the CPU raises {_sentence(expected['forward'])}"
                 break
-            refused = refused or f"{trial.text}: {_sentence(expected['forward'])}"
+            refused = refused or f"{case.text}: {_sentence(expected['forward'])}"
             continue
         ran += 1
-        found, why = _compare(trial, expected, _attempt(trial, device), device)
+        found, why = _compare(case, expected, _attempt(case, device), device)
         if found != "equal" and (verdict == "equal" or found != "close"):
-            verdict, message = found, f"{trial.text}: {why}"
+            verdict, message = found, f"{case.text}: {why}"
         if verdict in ("differs", "raises"):
             break
     if not ran and verdict == "equal":
@@ -126,15 +123,15 @@ def judge(name: str, trials: Iterable[Trial], device: str = "sim") -> Outcome:
     return Outcome(name, verdict, ran, message)
 
 
-def _attempt(trial: Trial, device: str) -> dict[str, Any]:
+def _attempt(case: Sample, device: str) -> dict[str, Any]:
     """Return the results by stage; the exception where a stage raised."""
     torch.manual_seed(SEED)
     try:
-        given, returned, differentiated = trial.call(device)
+        given, returned, differentiated = case.call(device)
     except Exception as error:  # noqa: BLE001  (what it raises is the result)
         return {"forward": error}
     results: dict[str, Any] = {"forward": (returned, given)}
-    if trial.backward:
+    if case.backward:
         try:
             _differentiate(differentiated, device)
             results["backward"] = [leaf.grad for leaf in _leaves(given)]
@@ -153,7 +150,7 @@ def _differentiate(outputs: Any, device: str) -> None:
 
 
 def _compare(
-    trial: Trial, expected: dict[str, Any], actual: dict[str, Any], device: str
+    case: Sample, expected: dict[str, Any], actual: dict[str, Any], device: str
 ) -> tuple[str, str]:
     """Return the verdict on one sample, and the reason."""
     verdict, why = "equal", ""
@@ -165,13 +162,13 @@ def _compare(
             continue
         if isinstance(got, Exception):
             return "raises", f"{stage}: {_sentence(got)}"
-        reason = difference(wanted, got, device, values=trial.values)
+        reason = difference(wanted, got, device, values=case.values)
         if not reason:
             continue
-        again = _attempt(trial, "cpu")[stage]
+        again = _attempt(case, "cpu")[stage]
         if difference(wanted, again, "cpu") and not difference(wanted, got, device, values=False):
             continue  # the CPU does not agree with itself
-        worse = difference(wanted, got, device, exact=False, values=trial.values)
+        worse = difference(wanted, got, device, exact=False, values=case.values)
         if worse:
             return "differs", f"{stage}: {worse}"
         verdict, why = "close", f"{stage}: {reason}"
@@ -183,21 +180,20 @@ def difference(
 ) -> str:
     """Say in one line how results of a device differ from the CPU's; nothing where they do not.
 
-    Unless ``exact``, the rounding that ``torch.testing.assert_close`` allows is no difference. Unless ``values``,
-    structure, shape, dtype and device are compared, and no numbers.
+    Unless ``exact``, within the tolerance of ``torch.testing.assert_close``; unless ``values``, structure,
+    shape, dtype and device alone.
     """
     wanted_leaves, wanted_structure = pytree.tree_flatten(wanted)
     got_leaves, got_structure = pytree.tree_flatten(got)
     if wanted_structure != got_structure:
         return f"the structure is {got_structure}, not {wanted_structure}"
     for a, b in zip(wanted_leaves, got_leaves, strict=True):
-        tensor = isinstance(a, torch.Tensor)
-        if found := (
-            _tensor_difference(a, b, device, exact, values)
-            if tensor
-            else _plain_difference(a, b, device)
-        ):
-            return found
+        if isinstance(a, torch.Tensor):
+            reason = _tensor_difference(a, b, device, exact, values)
+        else:
+            reason = _plain_difference(a, b, device)
+        if reason:
+            return reason
     return ""
 
 
@@ -226,17 +222,12 @@ def _tensor_difference(a: torch.Tensor, b: Any, device: str, exact: bool, values
     try:
         torch.testing.assert_close(b, a, equal_nan=True, check_stride=False, **tolerance)
     except AssertionError as error:
-        return f"{'x'.join(map(str, a.shape)) or 'scalar'}: {_line(error)}"
+        return f"{'x'.join(map(str, a.shape)) or 'scalar'}: {textwrap.shorten(str(error), 400)}"
     return ""
 
 
 def _sentence(error: Exception) -> str:
-    return f"{type(error).__name__}: {_line(error)}"
-
-
-def _line(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return text if len(text) < 400 else text[:397] + "..."
+    return f"{type(error).__name__}: {textwrap.shorten(str(error), 400)}"
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:
@@ -298,21 +289,35 @@ def _databases() -> dict[str, dict[str, Any]]:
     }
 
 
-def operator_trials(op: Any) -> Iterator[Trial]:
+def operator_samples(op: Any) -> Iterator[Sample]:
     """Give the samples of an operator of ``op_db``: float32, or else another dtype that it takes."""
-    dtypes = op.supported_dtypes("cpu")
-    if not dtypes:
-        return
-    dtype = torch.float32 if torch.float32 in dtypes else min(dtypes, key=_preference)
-    backward = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
-    _seed()
-    for number, sample in enumerate(_samples(op, dtype, backward), 1):
-        yield Trial(
-            text=f"sample {number}, {_describe((sample.input, *sample.args), sample.kwargs)}",
+    backward, samples = samples_of(op)
+    for number, sample in enumerate(samples, 1):
+        yield Sample(
+            text=f"sample {number}",
             call=partial(_call_operator, op, sample),
             backward=backward,
             values=op.name not in UNSET,
         )
+
+
+def samples_of(op: Any) -> tuple[bool, Iterator[Any]]:
+    """Return whether an operator is differentiated, and its samples: of float32 if it takes that.
+
+    Otherwise of the widest float dtype that it takes, or complex dtype, or any.
+    """
+
+    def order(dtype: torch.dtype) -> tuple[bool, bool, bool, int, str]:
+        is_float = dtype.is_floating_point
+        widest = -dtype.itemsize
+        return (dtype is not torch.float32, not is_float, not dtype.is_complex, widest, str(dtype))
+
+    dtype = min(op.supported_dtypes("cpu"), key=order, default=None)
+    if dtype is None:
+        return False, iter(())
+    backward = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+    _seed()
+    return backward, _samples(op, dtype, backward)
 
 
 def _samples(op: Any, dtype: torch.dtype, backward: bool) -> Iterator[Any]:
@@ -327,11 +332,6 @@ def _samples(op: Any, dtype: torch.dtype, backward: bool) -> Iterator[Any]:
 def _seed() -> None:
     random.seed(SEED)
     torch.manual_seed(SEED)
-
-
-def _preference(dtype: torch.dtype) -> tuple[bool, bool, int, str]:
-    """Order dtypes: floats first, then complex numbers, the widest of each."""
-    return (not dtype.is_floating_point, not dtype.is_complex, -dtype.itemsize, str(dtype))
 
 
 def _call_operator(op: Any, sample: Any, device: str) -> tuple[Any, Any, Any]:
@@ -352,7 +352,7 @@ def _says_where(sample: Any) -> bool:
     return any(isinstance(x, (torch.Tensor, torch.device)) or x == "cpu" for x in leaves)
 
 
-def module_trials(info: Any, dtype: torch.dtype = torch.float32) -> Iterator[Trial]:
+def module_samples(info: Any, dtype: torch.dtype = torch.float32) -> Iterator[Sample]:
     """Give the samples of a module of ``module_db``, in training and in evaluation."""
     for training in (True, False) if info.train_and_eval_differ else (True,):
         _seed()
@@ -362,8 +362,8 @@ def module_trials(info: Any, dtype: torch.dtype = torch.float32) -> Iterator[Tri
         mode = "train" if training else "eval"
         for number, sample in enumerate(inputs, 1):
             built, given = sample.constructor_input, sample.forward_input
-            yield Trial(
-                text=f"sample {number} {mode}, {_describe(built.args, built.kwargs)}",
+            yield Sample(
+                text=f"sample {number} {mode}",
                 call=partial(_call_module, info.module_cls, training, built, given),
                 backward=True,
             )
@@ -381,20 +381,6 @@ def _call_module(
     return (_tensors((args, kwargs)), state), returned, returned
 
 
-def _describe(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-    words = [_word(x) for x in args] + [f"{k}={_word(v)}" for k, v in kwargs.items()]
-    text = ", ".join(words)
-    return f"({text if len(text) < 160 else text[:157] + '...'})"
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join(_word(x) for x in value)}]"
-    return repr(value)
-
-
 # ---------------------------------------------------------------------------- workers
 
 
@@ -407,11 +393,11 @@ def work(connection: Any) -> None:
     connection.send({family: list(cases) for family, cases in databases.items()})
     while name := connection.recv():
         if name in databases["operators"]:
-            outcome = judge(name, operator_trials(databases["operators"][name]))
+            outcome = judge(name, operator_samples(databases["operators"][name]))
         else:
-            outcome = judge(name, module_trials(databases["modules"][name]))
+            outcome = judge(name, module_samples(databases["modules"][name]))
             if outcome.verdict == "not run":  # its samples are of float64
-                outcome = judge(name, module_trials(databases["modules"][name], torch.float64))
+                outcome = judge(name, module_samples(databases["modules"][name], torch.float64))
         connection.send(outcome)
 
 
@@ -474,13 +460,8 @@ def run(names: Sequence[str], workers: Sequence[Worker]) -> list[Outcome]:
         finally:
             idle.put(worker)
 
-    outcomes = []
     with ThreadPoolExecutor(len(workers)) as pool:
-        for outcome in pool.map(one, names):
-            outcomes.append(outcome)
-            if sys.stderr.isatty():
-                print(f"\r{len(outcomes)} of {len(names)}", end="", file=sys.stderr, flush=True)
-    return outcomes
+        return list(pool.map(one, names))
 
 
 # ---------------------------------------------------------------------------- report
@@ -514,8 +495,10 @@ def report(family: str, outcomes: Sequence[Outcome]) -> str:
         if not o.good:
             reason = REASONS.get(o.name, "no reason on record")
             lines.append(f"  {o.verdict:<8} {o.name}: {o.message}\n           {reason}")
-    told = {"close": "equal but for rounding", "not run": "do not run on the CPU"}
-    for verdict, text in told.items():
+    for verdict, text in (
+        ("close", "equal but for rounding"),
+        ("not run", "do not run on the CPU"),
+    ):
         names = [outcome.name for outcome in outcomes if outcome.verdict == verdict]
         if names:
             lines.append(f"  {text} ({len(names)}): {', '.join(names)}")

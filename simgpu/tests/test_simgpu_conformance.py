@@ -7,7 +7,7 @@ import time
 import conformance
 import pytest
 import torch
-from conformance import Outcome, Trial, Worker, judge
+from conformance import Outcome, Sample, Worker, judge
 from support import TABLE
 
 import simgpu
@@ -15,19 +15,15 @@ import simgpu
 OTHER = "cpu:0"  # stands for a device under test, so that a fault can be put into it
 
 
-def trial(function, *args, backward=False):
-    """A sample whose function is told on which device it works."""
+def judged(function, *args, backward=False):
+    """Judge one sample, whose function is told on which device it works."""
 
     def call(device):
         placed = conformance.place(args, device)
         returned = function(device, *placed)
         return placed, returned, returned
 
-    return Trial("sample 1", call, backward)
-
-
-def judged(function, *args, backward=False):
-    return judge("case", [trial(function, *args, backward=backward)], OTHER)
+    return judge("case", [Sample("sample 1", call, backward)], OTHER)
 
 
 @pytest.mark.parametrize(

@@ -110,14 +110,8 @@ def work(connection):
 
 def derive(op):
     """Differentiate an operator in each way over its first samples; return how many ways worked."""
-    dtypes = op.supported_dtypes("cpu")
-    if not dtypes:
-        return 0
-    dtype = torch.float32 if torch.float32 in dtypes else min(dtypes, key=conformance._preference)
-    backward = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
-    conformance._seed()
     worked = 0
-    for sample in itertools.islice(conformance._samples(op, dtype, backward), 2):
+    for sample in itertools.islice(conformance.samples_of(op)[1], 2):
         for way in (reverse, forward, dual, batched):
             x, args, kwargs = conformance.place((sample.input, sample.args, sample.kwargs), "sim")
             if op.name in conformance.HOST_ARGUMENTS:

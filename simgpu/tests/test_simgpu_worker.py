@@ -8,36 +8,29 @@ pytestmark = pytest.mark.slow  # each starts a process or two
 STARTS = "A second process with the simulated GPU starts: some seconds, once.\n"
 
 
-@pytest.mark.parametrize("used", ["cuda", "xpu"])
-def test_a_real_accelerator_in_use_keeps_it_out(used):
+def test_a_real_accelerator_keeps_it_out_where_it_is_in_use_or_named():
     out = python(
-        f"""
+        """
         import torch
         import simgpu
-        assert simgpu.unavailable_reason() is None
-        torch.{used}.is_initialized = lambda: True
-        print(simgpu.unavailable_reason())
-        try:
-            simgpu.enable()
-        except RuntimeError as error:
-            assert str(error) == simgpu.unavailable_reason()
+        for real in (torch.cuda, torch.xpu):
+            assert simgpu.unavailable_reason() is None
+            real.is_initialized, before = lambda: True, real.is_initialized
+            print(simgpu.unavailable_reason())
+            try:
+                simgpu.enable()
+            except RuntimeError as error:
+                assert str(error) == simgpu.unavailable_reason()
+            real.is_initialized = before
+        for device in ("cpu", "meta", "mps", "cpu"):
+            print(device, simgpu.disable_for(device), bool(simgpu.unavailable_reason()))
         print(torch._C._get_privateuse1_backend_name())
         """
     )
-    assert SENTENCE.format(used) in out
-    assert out.endswith("privateuseone\n"), "the device was registered"
-
-
-def test_giving_way_holds_until_it_is_taken_back_and_only_to_real_ones():
-    out = python(
-        """
-        import simgpu
-        for device in ("cpu", "meta", "mps", "cpu"):
-            print(device, simgpu.disable_for(device), bool(simgpu.unavailable_reason()))
-        """
-    )
-    said = ["cpu None False", "meta None False", "mps None True", "cpu None False"]
-    assert out.splitlines() == said
+    cuda, xpu, *named = out.splitlines()
+    assert SENTENCE.format("cuda") in cuda and SENTENCE.format("xpu") in xpu
+    assert named[:4] == ["cpu None False", "meta None False", "mps None True", "cpu None False"]
+    assert named[4:] == ["privateuseone"], "the device was registered"
 
 
 def test_once_registered_it_is_too_late_and_a_failing_backward_says_so():
@@ -121,13 +114,16 @@ def test_what_ends_the_process_or_does_not_travel_is_said_and_the_next_call_work
         simgpu.disable_for("mps")
         lock = threading.Lock()
 
-        for what in (lambda: os._exit(3), lambda: lock.locked(), lambda: (x for x in ()), lambda: 7, time.sleep):
-            if what is time.sleep:
-                worker.LIMIT = 1.0
+        def attempt(function, *arguments):
             try:
-                print(worker.call(what, *[60] * (what is time.sleep)))
+                print(worker.call(function, *arguments))
             except worker.WorkerError as error:
                 print(error)
+
+        for function in (lambda: os._exit(3), lambda: lock.locked(), lambda: (x for x in ()), lambda: 7):
+            attempt(function)
+        worker.LIMIT = 1.0
+        attempt(time.sleep, 60)
         """
     )
     assert out.count(STARTS) == 2  # again after the first has ended
