@@ -428,7 +428,7 @@ class Allocator:
         """Return the segments and what lies in them, in the shape of ``torch.cuda.memory_snapshot()``."""
         with self._lock:
             self._settle_pending()
-            return [self._describe(*found) for found in self._layout()]
+            return [self._describe(*segment) for segment in self._layout()]
 
     def summary(self) -> str:
         """Return a small table of the memory in use, like ``torch.cuda.memory_summary()``."""

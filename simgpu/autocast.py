@@ -59,7 +59,7 @@ COMPOSITE = (
     "upsample_nearest2d.vec upsample_nearest3d.vec upsample_linear1d.vec upsample_bilinear2d.vec "
     "upsample_trilinear3d.vec upsample_bicubic2d.vec"
 )
-"""On no list of PyTorch's, and made of operations that are; taken apart here, for inference mode too."""
+"""On no list of PyTorch's, and composed of operations that are; decomposed here, for inference mode too."""
 
 BANNED = "binary_cross_entropy"
 
@@ -163,7 +163,7 @@ def clear_cache() -> None:
 def register(library: Any, fallback: Any) -> list[Callable[..., Any]]:
     """Register the rules and return them; ``library`` is of the namespace aten, ``fallback`` of all."""
     fallback.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
-    rules_kept: list[Callable[..., Any]] = []
+    registered: list[Callable[..., Any]] = []
     rules = {
         LOWER_PRECISION: partial(_to, None),
         FLOAT32: partial(_to, torch.float32),
@@ -180,7 +180,7 @@ def register(library: Any, fallback: Any) -> list[Callable[..., Any]]:
             if name == "rms_norm" and not _is_on_cudas_list(name):
                 continue
             if rule is not _decomposed or is_composite(op):
-                rules_kept.append(rule(op))
-                library.impl(name, rules_kept[-1], "AutocastPrivateUse1")
+                registered.append(rule(op))
+                library.impl(name, registered[-1], "AutocastPrivateUse1")
     library.impl(BANNED, _banned, "AutocastPrivateUse1")
-    return rules_kept
+    return registered

@@ -103,19 +103,20 @@ def _register() -> None:
         "sim", backend_module=SimModule("torch.sim"), device_guard=backward_errors.Guard()
     )
     backward_errors.patch_engine()
-    every = torch.library.Library("_", "IMPL")
-    every.fallback(_run, "PrivateUse1")
-    for layout in (
+    fallback = torch.library.Library("_", "IMPL")
+    layouts = (
+        "",
         "Sparse",
         "SparseCsr",
         "NestedTensor",
-    ):  # asked for in C++, with no tensor of ours
-        every.fallback(_run, f"{layout}PrivateUse1")
+    )  # the last three for factories called in C++
+    for layout in layouts:
+        fallback.fallback(_run, f"{layout}PrivateUse1")
     library = torch.library.Library("aten", "IMPL")
-    _libraries.extend([every, library])
-    ours = [run, _run, SimTensor.__torch_dispatch__.__func__]
-    ours += kernels.register(library) + autocast.register(library, every)
-    _skip_in_dynamo(ours)
+    _libraries.extend([fallback, library])
+    functions = [run, _run, SimTensor.__torch_dispatch__.__func__]
+    functions += kernels.register(library) + autocast.register(library, fallback)
+    _skip_in_dynamo(functions)
     _bypass_inductor()
     _patch_pinned_memory(library)
     _patch_parameters()
@@ -126,27 +127,26 @@ def _register() -> None:
     storage.register()
     data_parallel.register()
     torch.serialization.register_package(5, serialize.tag, serialize.restore)
-    _call_after(torch, "clear_autocast_cache", autocast.clear_cache)
+    _clear_autocast_cache()
 
 
 def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
     return run(op, args, kwargs)
 
 
-def _call_after(owner: Any, name: str, callback: Any) -> None:
-    original = getattr(owner, name)
+def _clear_autocast_cache() -> None:
+    original = torch.clear_autocast_cache
 
     @functools.wraps(original)
-    def both(*args: Any, **kwargs: Any) -> Any:
-        result = original(*args, **kwargs)
-        callback()
-        return result
+    def clear_autocast_cache() -> None:
+        original()
+        autocast.clear_cache()
 
-    setattr(owner, name, both)
+    torch.clear_autocast_cache = clear_autocast_cache
 
 
 def _skip_in_dynamo(functions: list[Any]) -> None:
-    """Let ``torch.compile`` run what is on the device as it stands, and not translate our own code."""
+    """Let Dynamo skip the functions of this package: operations on the device run eagerly."""
     from torch._C._dynamo import eval_frame
 
     if hasattr(eval_frame, "set_code_exec_strategy"):
@@ -170,14 +170,13 @@ def _bypass_inductor() -> None:
 
 
 def _node_uses_sim(node: Any) -> bool:
-    """Whether a node of a captured graph has to do with the device: its value, or what it is given."""
+    """Whether the value or an argument of a node of a captured graph is on the device, or names it."""
 
     def is_sim(x: Any) -> bool:
-        place = x.device if isinstance(x, Tensor) else x
-        return isinstance(place, torch.device) and place.type == "sim"
+        device = x.device if isinstance(x, Tensor) else x
+        return isinstance(device, torch.device) and device.type == "sim"
 
-    given = (node.meta.get("example_value"), node.args, node.kwargs)
-    return any(map(is_sim, tree_leaves(given)))
+    return any(map(is_sim, tree_leaves((node.meta.get("example_value"), node.args, node.kwargs))))
 
 
 # --- Parameters keep their identity when a module moves, as on CUDA
@@ -231,12 +230,12 @@ def _patch_parameters() -> None:
             dtype: Any = None,
             **more: Any,
         ) -> Any:
-            place = torch.get_default_device() if device is None else torch.device(device)
-            if place.type != "sim":
+            target = torch.get_default_device() if device is None else torch.device(device)
+            if target.type != "sim":
                 return make(cls, requires_grad, device, dtype, **more)
-            made = make(cls, requires_grad, "cpu", dtype, **more)
-            made._sim_pending_device = MACHINE.device(place).torch_device
-            return made
+            tensor = make(cls, requires_grad, "cpu", dtype, **more)
+            tensor._sim_pending_device = MACHINE.device(target).torch_device
+            return tensor
 
         return new
 
@@ -253,9 +252,9 @@ def _patch_parameters() -> None:
 
 
 def _swap_contents(tensor: Tensor, value: Tensor) -> None:
-    """Let a tensor take another's values and device, and stay the same object with its gradient's needs.
+    """Set ``tensor.data``: take another's values and device, and keep identity, hooks and requires_grad.
 
-    PyTorch's own ``.data =`` cannot cross to a Python device. Two tensors exchange what is inside.
+    PyTorch's own setter cannot cross to a Python device, so two tensors swap their ``TensorImpl``.
     """
     is_parameter = isinstance(tensor, Parameter)
     hooks = tensor._backward_hooks
@@ -277,7 +276,7 @@ def _swap_contents(tensor: Tensor, value: Tensor) -> None:
         tensor._post_accumulate_grad_hooks = later_hooks
 
 
-# --- Pinned memory: a mark on ordinary memory, which the clock understands
+# --- Pinned memory: ordinary memory with a flag that the clock reads
 
 
 def _patch_pinned_memory(library: Any) -> None:
@@ -286,13 +285,13 @@ def _patch_pinned_memory(library: Any) -> None:
     else:
         library.impl("is_pinned", lambda tensor, device=None: is_pinned(tensor), "CPU")
         library.impl("_pin_memory", _pin, "CPU")
-    constructors = _device_constructors()  # that `with torch.device(...)` tells a device
+    constructors = _device_constructors()  # which `with torch.device(...)` gives a device
     names = ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "tensor", "as_tensor")
     for name in names:
-        made = _pinnable_factory(getattr(torch, name))
-        _register_builtin(made, f"aten::{name}")  # for TorchScript
-        constructors.add(made)  # the compiler looks for what stands in `torch`
-        setattr(torch, name, made)
+        factory = _pinnable_factory(getattr(torch, name))
+        _register_builtin(factory, f"aten::{name}")  # for TorchScript
+        constructors.add(factory)  # Dynamo looks there for what is in `torch`
+        setattr(torch, name, factory)
 
 
 def _pin(tensor: Tensor, device: Any = None) -> Tensor:
@@ -337,19 +336,20 @@ def _pinnable_factory(factory: Any) -> Any:
 
     @functools.wraps(factory)
     def make(*args: Any, pin_memory: bool = False, **kwargs: Any) -> Tensor:
-        place = kwargs.get("device")
-        if takes_values and place is not None and _is_fake() and torch.device(place).type == "sim":
+        target = kwargs.get("device")
+        on_sim = target is not None and torch.device(target).type == "sim"
+        if takes_values and on_sim and _is_fake():
             # C++ would leave the mode aside and return a tensor that is no fake.
             needs = kwargs.pop("requires_grad", False)
-            made = factory(*args, **{**kwargs, "device": "cpu"}).to(place)
-            made.constant = None  # nothing is worked out beforehand on this device
-            return made.requires_grad_() if needs else made
-        made = factory(*args, **kwargs)
+            tensor = factory(*args, **{**kwargs, "device": "cpu"}).to(target)
+            tensor.constant = None  # nothing is worked out beforehand on this device
+            return tensor.requires_grad_() if needs else tensor
+        tensor = factory(*args, **kwargs)
         if not pin_memory:
-            return made
-        if made.device.type != "cpu":
+            return tensor
+        if tensor.device.type != "cpu":
             raise RuntimeError("Only dense CPU tensors can be pinned")
-        return made.pin_memory() if torch.cuda.is_available() else mark_pinned(made)
+        return tensor.pin_memory() if torch.cuda.is_available() else mark_pinned(tensor)
 
     return make
 
@@ -364,12 +364,12 @@ def _is_fake() -> bool:
 
 def _patch_accelerator() -> None:
     sim = torch.sim
-    alike = (
+    shared_names = (
         "synchronize current_stream set_stream empty_cache empty_host_cache memory_allocated "
         "max_memory_allocated memory_reserved max_memory_reserved memory_stats "
         "reset_peak_memory_stats reset_accumulated_memory_stats"
     )
-    names = {name: getattr(sim, name) for name in alike.split()} | {
+    names = {name: getattr(sim, name) for name in shared_names.split()} | {
         "current_device_index": sim.current_device,
         "current_device_idx": sim.current_device,
         "set_device_index": sim.set_device,
@@ -379,61 +379,62 @@ def _patch_accelerator() -> None:
         "get_memory_info": sim.mem_get_info,
     }
     for owner in (torch.accelerator, getattr(torch.accelerator, "memory", None)):
-        for name, ours in names.items():
+        for name, sim_function in names.items():
             if hasattr(owner, name):
-                setattr(owner, name, _dispatch_by_device(ours, getattr(owner, name)))
+                setattr(owner, name, _dispatch_by_device(sim_function, getattr(owner, name)))
 
 
 def _capability(device: Any = None) -> dict[str, Any]:
-    """Return what ``torch.accelerator.get_device_capability`` tells: the dtypes that tensors may have."""
+    """Return what ``torch.accelerator.get_device_capability`` does: the supported dtypes."""
     MACHINE.device(device)
     whole = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
     real = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     return {"supported_dtypes": {*whole, *real, torch.complex64, torch.complex128}}
 
 
-def _dispatch_by_device(ours: Any, theirs: Any) -> Any:
-    """Return a function that asks the simulated device, unless a real accelerator is named."""
+def _dispatch_by_device(sim_function: Any, original: Any) -> Any:
+    """Return a function for the simulated device that calls PyTorch's where an argument names another."""
 
-    @functools.wraps(theirs)
+    @functools.wraps(original)
     def ask(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
             kind = getattr(value, "device", value)
             if isinstance(kind, (str, torch.device)) and torch.device(kind).type != "sim":
-                own = getattr(torch.get_device_module(torch.device(kind)), ours.__name__, theirs)
-                return own(*args, **kwargs)
-        return ours(*args, **kwargs)
+                module = torch.get_device_module(torch.device(kind))
+                return getattr(module, sim_function.__name__, original)(*args, **kwargs)
+        return sim_function(*args, **kwargs)
 
     return ask
 
 
-# --- torch.Stream and torch.Event: PyTorch's own know of one stream where a device comes from Python
+# --- torch.Stream and torch.Event: PyTorch's own have one stream for a Python device
 
 
 class _DispatchingType(type):
-    """A class that makes the simulated device's objects, unless a real accelerator is named."""
+    """The metaclass of a class that makes the simulated device's objects, or PyTorch's for other devices."""
 
-    ours: type
-    theirs: type
+    sim_class: type
+    original: type
 
     def __call__(cls, device: Any = None, **kwargs: Any) -> Any:
         if device is not None:
             kwargs["device"] = device
         named = "stream_id" in kwargs or (device is not None and torch.device(device).type != "sim")
-        return cls.theirs(**kwargs) if named else cls.ours(**kwargs)
+        return cls.original(**kwargs) if named else cls.sim_class(**kwargs)
 
     def __instancecheck__(cls, x: object) -> bool:
-        return isinstance(x, (cls.ours, cls.theirs))
+        return isinstance(x, (cls.sim_class, cls.original))
 
     def __subclasscheck__(cls, kind: type) -> bool:
-        return issubclass(kind, (cls.ours, cls.theirs))
+        return issubclass(kind, (cls.sim_class, cls.original))
 
 
 def _patch_streams() -> None:
-    for ours in (Stream, Event):
-        theirs = getattr(torch, ours.__name__)
-        dispatching = _DispatchingType(ours.__name__, (theirs,), {"ours": ours, "theirs": theirs})
-        setattr(torch, ours.__name__, dispatching)
+    for sim_class in (Stream, Event):
+        name = sim_class.__name__
+        original = getattr(torch, name)
+        classes = {"sim_class": sim_class, "original": original}
+        setattr(torch, name, _DispatchingType(name, (original,), classes))
 
 
 # --- Optimizers take many tensors at a time where the device can: as on CUDA, that is the default

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -45,7 +45,7 @@ def register() -> None:
 def _patch(
     owner: Any, name: str, replacement: Callable[..., Any], when: Callable[..., bool]
 ) -> None:
-    """Let a function of PyTorch be ours for what is on a simulated device."""
+    """Let a function of PyTorch be replaced where ``when`` holds: for what is on a simulated device."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -65,19 +65,15 @@ def _patch_method(name: str) -> None:
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         module = kwargs.get("module", args[0]) if name == "__init__" else self.module
-        with _mark_active(_on_sim(module.parameters())):
+        if not _on_sim(module.parameters()):
             return method(self, *args, **kwargs)
+        _active.append(True)
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            _active.pop()
 
     setattr(nn.DataParallel, name, call)
-
-
-@contextlib.contextmanager
-def _mark_active(sim: bool) -> Iterator[None]:
-    _active.extend([True] * sim)
-    try:
-        yield
-    finally:
-        del _active[len(_active) - sim :]
 
 
 def _on_sim(tensors: Iterable[Tensor]) -> bool:
@@ -150,8 +146,8 @@ def _parallel_apply(
     same; and here the result is the same each time.
     """
     outputs = []
-    for i, (module, inputs_of) in enumerate(zip(modules, inputs, strict=True)):
+    for i, (module, replica_input) in enumerate(zip(modules, inputs, strict=True)):
         with torch.sim.device(_torch_device(devices[i])) if devices else contextlib.nullcontext():
-            args = inputs_of if isinstance(inputs_of, (list, tuple)) else (inputs_of,)
+            args = replica_input if isinstance(replica_input, (list, tuple)) else (replica_input,)
             outputs.append(module(*args, **(kwargs_tup[i] if kwargs_tup else {})))
     return outputs

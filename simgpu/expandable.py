@@ -69,14 +69,14 @@ class ExpandableSegment(Segment):
 
     def mapped_ranges(self) -> list[tuple[int, int]]:
         """Return each range of addresses with memory: the first one, and how many."""
-        found: list[tuple[int, int]] = []
+        mapped: list[tuple[int, int]] = []
         for page in self.mapped:
             start = self.address + page * self.page
-            if found and sum(found[-1]) == start:
-                found[-1] = (found[-1][0], found[-1][1] + self.page)
+            if mapped and sum(mapped[-1]) == start:
+                mapped[-1] = (mapped[-1][0], mapped[-1][1] + self.page)
             else:
-                found.append((start, self.page))
-        return found
+                mapped.append((start, self.page))
+        return mapped
 
 
 class ExpandableAllocator(Allocator):

@@ -60,8 +60,8 @@ class _GeneratorType(type(_TorchGenerator)):
     def __call__(cls, device: Any = None) -> torch.Generator:
         if device is None:
             return _TorchGenerator()
-        own = torch.device(device).type == "sim"
-        return _new_generator(device) if own else _TorchGenerator(device)
+        is_sim = torch.device(device).type == "sim"
+        return _new_generator(device) if is_sim else _TorchGenerator(device)
 
     def __instancecheck__(cls, x: object) -> bool:
         return isinstance(x, _TorchGenerator)
@@ -100,14 +100,14 @@ def _check_argument(draw: Any) -> Any:
 
     @functools.wraps(draw)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        given = (kwargs.get("generator"), *args)  # some take it without its name
-        if not any(x.__class__ is SimGenerator for x in given):
+        candidates = (kwargs.get("generator"), *args)  # some take it without its name
+        if not any(x.__class__ is SimGenerator for x in candidates):
             return draw(*args, **kwargs)
-        first = args[0] if args else None
-        where = first if isinstance(first, torch.Tensor) else draw(*args, **kwargs)
-        if where.device.type == "cpu":
+        tensor = args[0] if args else None
+        result = tensor if isinstance(tensor, torch.Tensor) else draw(*args, **kwargs)
+        if result.device.type == "cpu":
             raise RuntimeError("Expected a 'cpu' device type for generator but found 'sim'")
-        return draw(*args, **kwargs) if where is first else where
+        return draw(*args, **kwargs) if result is tensor else result
 
     return checked
 
@@ -120,12 +120,12 @@ def check(generator: torch.Generator, device: Device) -> None:
     RuntimeError
         Where it is of the CPU, or of another simulated device.
     """
-    own = _by_address.get(generator._cdata)
-    if own is None:
+    sim_generator = _by_address.get(generator._cdata)
+    if sim_generator is None:
         raise RuntimeError(
             f"Expected a 'sim' device type for generator but found '{generator.device.type}'"
         )
-    if own.device != device.torch_device:
+    if sim_generator.device != device.torch_device:
         raise RuntimeError(
-            f"Expected a '{device.torch_device}' generator device but found '{own.device}'"
+            f"Expected a '{device.torch_device}' generator device but found '{sim_generator.device}'"
         )

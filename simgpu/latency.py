@@ -217,9 +217,8 @@ def _winograd(product: Product, profile: Profile) -> float:
 def _waves(blocks: int, flops: float, profile: Profile, at_once: int = 1) -> float:
     """Return how long so many blocks take, so many of them at a time on each processor."""
     waves = math.ceil(blocks / (profile.processors * at_once))
-    rate = (
-        profile.rates["fp32"] * profile.throttle_most
-    )  # as in `_tiled_product`; what is lost to heat is in the shares
+    # As in `_tiled_product`; what is lost to heat is in the shares.
+    rate = profile.rates["fp32"] * profile.throttle_most
     return waves * at_once * flops * profile.processors / rate
 
 

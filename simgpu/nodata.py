@@ -92,9 +92,8 @@ class _OnMeta(TorchDispatchMode):
             args, kwargs = tree_map_only(Tensor, _zeros, (args, kwargs))
             out = tree_map_only(Tensor, _to_meta, op(*args, **kwargs))
         inputs = [x for x in args[:3] if isinstance(x, Tensor)]
-        if "convolution" in op.name() and any(
-            map(is_channels_last, inputs)
-        ):  # meta lays out as if not
+        # On meta a convolution loses channels_last.
+        if "convolution" in op.name() and any(map(is_channels_last, inputs)):
             out = tree_map_only(Tensor, _to_channels_last, out)
         return tree_map_only(Tensor, lambda x: originals.get(id(x), x), out) if originals else out
 

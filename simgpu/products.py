@@ -28,8 +28,10 @@ class Product(NamedTuple):
 def products_of(name: str, args: tuple[Any, ...], out: Any) -> tuple[str, tuple[Product, ...]]:
     """Return an operation's kind and the products that a GPU computes for it."""
     if "convolution_backward" in name:
-        at = 3 if "overrideable" in name else 4  # the others have the sizes of the bias before
-        return _of_convolution_backward(*args[:3], args[at], *args[at + 5 : at + 7])
+        i = (
+            3 if "overrideable" in name else 4
+        )  # after the sizes of the bias, which the former lacks
+        return _of_convolution_backward(*args[:3], args[i], *args[i + 5 : i + 7])
     if "convolution" in name:
         return _of_convolution(args[0], args[1], args[3], args[6], args[8], out)
     if "attention" in name:
@@ -92,7 +94,7 @@ def _of_convolution_backward(
     )
     of_weight = Product(groups, out_channels, in_channels * kernel_size, output_pixels)
     products = zip(mask, (of_input, of_weight), strict=False)
-    return _conv_kind(kernel_size), tuple(product for wanted, product in products if wanted)
+    return _conv_kind(kernel_size), tuple(product for needed, product in products if needed)
 
 
 def _conv_kind(kernel_size: int) -> str:
@@ -129,8 +131,8 @@ def channels_first_work(
 
 def layout_tiles(images: Tensor) -> int:
     """Return how many tiles of 32 channels by 32 pixels images, or weights, have."""
-    count, channels, *places = images.shape
-    return count * -(-channels // 32) * -(-math.prod(places) // 32)
+    count, channels, *pixels = images.shape
+    return count * -(-channels // 32) * -(-math.prod(pixels) // 32)
 
 
 def is_channels_last(images: Tensor) -> bool:

@@ -204,8 +204,8 @@ def spread(machine: str, single: bool = False) -> Spread:
     known = _ranges()
     matches = [key for key in names() if machine == key or load(key).name in machine]
     card = next((key for key in matches if work in known.get(key, ())), "all")
-    found = known[card][work]
-    return Spread(min(found["low"], 1.0), max(found["high"], 1.0), found["n"], card, work)
+    measured = known[card][work]
+    return Spread(min(measured["low"], 1.0), max(measured["high"], 1.0), measured["n"], card, work)
 
 
 @cache

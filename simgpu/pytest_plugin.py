@@ -26,10 +26,10 @@ def sim(request: pytest.FixtureRequest) -> Iterator[object]:
     if reason := simgpu.unavailable_reason():
         pytest.fail(reason, pytrace=False)
     mark = request.node.get_closest_marker("simgpu")
-    asked = {} if mark is None else dict(mark.kwargs)
-    profile = asked.pop("profile", "T4")
-    memory = asked.pop("memory", None) or load(profile).total_memory
-    if asked or (mark and mark.args):
+    arguments = {} if mark is None else dict(mark.kwargs)
+    profile = arguments.pop("profile", "T4")
+    memory = arguments.pop("memory", None) or load(profile).total_memory
+    if arguments or (mark and mark.args):
         pytest.fail(
             "The marker simgpu takes memory=... and profile=..., by name, and nothing else.",
             pytrace=False,

@@ -173,8 +173,8 @@ class SimTensor(Tensor):
 
 def _attributes(tensor: SimTensor) -> dict[str, Any]:
     """Return what the program has hung on a tensor."""
-    ours = ("_payload", "_memory", "_is_param")
-    return {name: value for name, value in tensor.__dict__.items() if name not in ours}
+    internal = ("_payload", "_memory", "_is_param")
+    return {name: value for name, value in tensor.__dict__.items() if name not in internal}
 
 
 def wrap(payload: Tensor, memory: Memory) -> SimTensor:
@@ -372,7 +372,7 @@ def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             MACHINE.device(device.index)
         if info.indexes:
             check_indices(args)
-        elif len(host_tensors) > sum(_is_host_tensor(args[place]) for place in info.host_args):
+        elif len(host_tensors) > sum(_is_host_tensor(args[i]) for i in info.host_args):
             mismatch(op, args, kwargs)
         for other in tensors:
             if other._memory.device is not device:
@@ -382,10 +382,10 @@ def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 mismatch(op, args, kwargs)
         elif info.outs and any(_is_host_tensor(kwargs[name]) for name in info.outs):
             mismatch(op, args, kwargs)
-        elif info.like and (place := kwargs.get("device")) is not None:
-            if place.type != "sim":
-                return op(*plain, **{**plain_kwargs, "device": place})
-            device = MACHINE.device(place)
+        elif info.like and (target_device := kwargs.get("device")) is not None:
+            if target_device.type != "sim":
+                return op(*plain, **{**plain_kwargs, "device": target_device})
+            device = MACHINE.device(target_device)
     else:
         device = MACHINE.device(kwargs.get("device"))
         if kwargs.get("pin_memory"):
@@ -448,9 +448,9 @@ def _accumulate_in_float32(op: Any, plain: list[Any], kwargs: dict[str, Any]) ->
 
 def _raise_if_full(error: RuntimeError, device: Device) -> None:
     """Where the host itself has no room for a result, say so in the device's words if it has none."""
-    asked = re.search(r"you tried to allocate (\d+) bytes", str(error))
-    if asked:
-        device.allocator.free(device.allocator.allocate(int(asked[1])))
+    match = re.search(r"you tried to allocate (\d+) bytes", str(error))
+    if match:
+        device.allocator.free(device.allocator.allocate(int(match[1])))
 
 
 def _wrap_all(out: Any, tensors: list[SimTensor], device: Device, info: _OpInfo) -> Any:
@@ -537,8 +537,8 @@ def _charge(
         writes: list[int] = []
         if clock.concurrent:
             reads = [id(tensor._memory) for tensor in tensors]
-            made = result if isinstance(result, (list, tuple)) else [result]
-            writes = [id(t._memory) for t in made if isinstance(t, SimTensor)]
+            outputs = result if isinstance(result, (list, tuple)) else [result]
+            writes = [id(t._memory) for t in outputs if isinstance(t, SimTensor)]
         span = clock.launch(
             info.name, seconds, device.stream, reads, writes, work.bytes, work.flops, dispatch
         )
@@ -659,22 +659,22 @@ def _to_copy(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not isinstance(source, SimTensor):  # straight from the host: as the CPU's own kernel does it
         _check_supported(source)
         memory_format = kwargs.get("memory_format") or torch.preserve_format
-        made = torch.empty_like(
+        result = torch.empty_like(
             source,
             dtype=kwargs.get("dtype") or source.dtype,
             device=to,
             memory_format=memory_format,
         )
-        return made.copy_(source, kwargs.get("non_blocking", False))
+        return result.copy_(source, kwargs.get("non_blocking", False))
     source_device = source._memory.device
     if to is None or (to.type == "sim" and to.index in (None, source_device.index)):
         return compute(op, args, kwargs)
     with _conjugate_aware() if _may_be_lazy([source]) else _nothing:
         out = op(source._payload, **{**kwargs, "device": CPU})
     if to.type == "sim":
-        made = wrap(out, Memory(MACHINE.device(to), nbytes(out)))
-        _charge_peer_copy(source, made._memory.device, made._memory)
-        return made
+        result = wrap(out, Memory(MACHINE.device(to), nbytes(out)))
+        _charge_peer_copy(source, result._memory.device, result._memory)
+        return result
     if to.type != "cpu":
         return out.to(to)
     MACHINE.device(source_device.index)

@@ -28,8 +28,10 @@ import torch
 
 import simgpu
 
-_HIDDEN = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), "")
-_REAL = ("cuda", "xpu", "mps")
+_NO_REAL_DEVICES = dict.fromkeys(
+    ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), ""
+)
+_REAL_TYPES = ("cuda", "xpu", "mps")
 LIMIT = 600.0
 """For how many seconds a call may take."""
 
@@ -56,13 +58,13 @@ def run_in_worker(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let a module's function run where the simulated device is: here, or in another process."""
 
     @functools.wraps(function)
-    def called(*args: Any, **words: Any) -> Any:
-        return call(called if needed() else function, *args, **words)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return call(wrapper if needed() else function, *args, **kwargs)
 
-    return called
+    return wrapper
 
 
-def call(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
+def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Return what a function returns where the simulated device is, here or in another process.
 
     What it prints in the worker is printed here, and its errors are raised here. After `LIMIT` seconds the
@@ -74,22 +76,22 @@ def call(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
         Where function, arguments or result do not travel, or the process ended.
     """
     if not needed():
-        return function(*args, **words)
+        return function(*args, **kwargs)
     try:
-        sent = _packed((function, args, words, _cells(), list(sys.path), os.getcwd()))
+        request = _pickle((function, args, kwargs, _notebook_cells(), list(sys.path), os.getcwd()))
     except Exception as error:  # whatever does not travel says it in its own way
         raise WorkerError(f"{type(error).__name__}: {error}") from error
     worker = _worker()
     timer = threading.Timer(LIMIT, worker.kill)
     timer.start()
     try:
-        _write(worker.stdin, sent)
+        _write(worker.stdin, request)
         printed, error, value = pickle.loads(_read(worker.stdout))
-    except (OSError, EOFError, pickle.PickleError, AttributeError) as lost:
-        _end(worker)
-        raise WorkerError("the process with the simulated device ended") from lost
+    except (OSError, EOFError, pickle.PickleError, AttributeError) as failure:
+        _stop(worker)
+        raise WorkerError("the process with the simulated device ended") from failure
     except BaseException:  # Ctrl-C
-        _end(worker)
+        _stop(worker)
         raise
     finally:
         timer.cancel()
@@ -99,10 +101,10 @@ def call(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
     return value
 
 
-def _cells() -> dict[str, Any]:
+def _notebook_cells() -> dict[str, Any]:
     """The lines of a notebook's cells, which errors show; without a time they count as those of no file."""
-    kept = [(n, e) for n, e in linecache.cache.items() if "ipykernel" in n and len(e) == 4]
-    return {name: (size, None, lines, full) for name, (size, _, lines, full) in kept}
+    cells = [(n, e) for n, e in linecache.cache.items() if "ipykernel" in n and len(e) == 4]
+    return {name: (size, None, lines, full) for name, (size, _, lines, full) in cells}
 
 
 def _worker() -> subprocess.Popen[bytes]:
@@ -114,48 +116,48 @@ def _worker() -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **_HIDDEN, "PYTHONPATH": path},
+            env={**os.environ, **_NO_REAL_DEVICES, "PYTHONPATH": path},
         )
         atexit.register(started.kill)
         _workers[:] = [started]
     return _workers[-1]
 
 
-def _end(worker: subprocess.Popen[bytes]) -> None:
+def _stop(worker: subprocess.Popen[bytes]) -> None:
     _workers.clear()  # it may live for a moment more
     worker.kill()
     with contextlib.suppress(OSError):  # what was not written yet
         worker.stdin.close()
 
 
-def _packed(what: Any) -> bytes:
+def _pickle(data: Any) -> bytes:
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):
-        def reducer_override(self, thing: Any) -> Any:
-            if isinstance(thing, CodeType):  # whole: cloudpickle leaves out from which cell it is
-                return marshal.loads, (marshal.dumps(thing),)
-            if isinstance(thing, torch.device) and thing.type in _REAL:
+        def reducer_override(self, value: Any) -> Any:
+            if isinstance(value, CodeType):  # whole: cloudpickle leaves out from which cell it is
+                return marshal.loads, (marshal.dumps(value),)
+            if isinstance(value, torch.device) and value.type in _REAL_TYPES:
                 return simgpu.first, ()
-            if isinstance(thing, torch.Tensor) and thing.device.type in _REAL:
-                is_parameter = isinstance(thing, torch.nn.Parameter)
-                return _tensor, (thing.detach().cpu(), thing.requires_grad, is_parameter)
-            return super().reducer_override(thing)
+            if isinstance(value, torch.Tensor) and value.device.type in _REAL_TYPES:
+                is_parameter = isinstance(value, torch.nn.Parameter)
+                return _tensor, (value.detach().cpu(), value.requires_grad, is_parameter)
+            return super().reducer_override(value)
 
     with io.BytesIO() as file:
-        Pickler(file).dump(what)
+        Pickler(file).dump(data)
         return file.getvalue()
 
 
 def _tensor(values: torch.Tensor, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
-    placed = values.to(simgpu.first())
+    tensor = values.to(simgpu.first())
     if is_parameter:
-        return torch.nn.Parameter(placed, requires_grad)
-    return placed.requires_grad_(requires_grad)
+        return torch.nn.Parameter(tensor, requires_grad)
+    return tensor.requires_grad_(requires_grad)
 
 
-def _write(file: BinaryIO, what: bytes) -> None:
-    file.write(len(what).to_bytes(8, "big") + what)
+def _write(file: BinaryIO, data: bytes) -> None:
+    file.write(len(data).to_bytes(8, "big") + data)
     file.flush()
 
 
@@ -168,36 +170,36 @@ def _read(file: BinaryIO) -> bytes:
 
 def serve() -> None:
     """Answer calls until nobody asks any more."""
-    asked = sys.stdin.buffer
+    requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what C++ prints is no answer
     while True:
         try:
-            request = _read(asked)
+            request = _read(requests)
         except EOFError:
             return
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             error = value = None
             try:
                 value = _answer(request)
-            except BaseException as found:  # noqa: BLE001  (all of them go back)
-                error = found.with_traceback(None)
+            except BaseException as raised:  # noqa: BLE001  (all of them go back)
+                error = raised.with_traceback(None)
         _write(answers, _reply(printed.getvalue(), error, value))
 
 
 def _answer(request: bytes) -> Any:
-    function, args, words, lines, path, folder = pickle.loads(request)
+    function, args, kwargs, lines, path, folder = pickle.loads(request)
     linecache.cache.update(lines)
     sys.path[:] = path
     os.chdir(folder)
-    return function(*args, **words)
+    return function(*args, **kwargs)
 
 
 def _reply(printed: str, error: BaseException | None, value: Any) -> bytes:
     try:
-        return _packed((printed, error, value))
-    except Exception as lost:  # noqa: BLE001  (a result that does not travel)
-        return pickle.dumps((printed, WorkerError(f"{type(lost).__name__}: {lost}"), None))
+        return _pickle((printed, error, value))
+    except Exception as failure:  # noqa: BLE001  (a result that does not travel)
+        return pickle.dumps((printed, WorkerError(f"{type(failure).__name__}: {failure}"), None))
 
 
 if __name__ == "__main__":

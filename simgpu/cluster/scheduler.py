@@ -123,9 +123,9 @@ class Cluster:
         self._running: Dist | None = None
         self.ranks = [Dist(self, rank) for rank in range(ranks)]
         for dist in self.ranks:
-            own = copy.deepcopy(tuple(arguments))
+            copied = copy.deepcopy(tuple(arguments))
             dist._thread = threading.Thread(
-                target=dist._run, args=(program, own), daemon=True, name=f"rank {dist._rank}"
+                target=dist._run, args=(program, copied), daemon=True, name=f"rank {dist._rank}"
             )
 
     def run(self, limit: float) -> Run:
@@ -329,11 +329,11 @@ class Cluster:
             left += works if len(works) < len(self.ranks) else []
         descriptions = []
         for dist in self.ranks:
-            own = next((work for work in left if work._dist is dist), None)
+            unanswered = next((work for work in left if work._dist is dist), None)
             if dist._waits_for:
                 descriptions.append(dist._waits_for._describe("waits in"))
-            elif own:
-                descriptions.append(own._describe("has finished, and nobody answered its"))
+            elif unanswered:
+                descriptions.append(unanswered._describe("has finished, and nobody answered its"))
             else:
                 descriptions.append(f"rank {dist._rank} has finished")
         return f"No rank can go on: {'; '.join(descriptions)}."

@@ -137,5 +137,5 @@ def test_a_step_that_fails_is_told_in_a_line(owner, name, untried, monkeypatch):
 
 
 def test_a_step_that_comes_out_wrong_is_told(untried, monkeypatch):
-    monkeypatch.setattr(selftest, "_trained", lambda place: [torch.ones(1) * len(place)])
+    monkeypatch.setattr(selftest, "_train", lambda place: [torch.ones(1) * len(place)])
     assert simgpu.self_test() == "a training step came out wrong"
