@@ -51,7 +51,7 @@ HOST_ARGUMENTS = ("tensor_split",)
 
 # What the tests run: these, by kind, and one in DRAWN of the others, which nobody chose.
 DRAWN = 5
-SAMPLE = {
+SELECTED = {
     "pointwise": "add sub mul div pow maximum where lerp eq isnan exp sqrt sigmoid tanh clamp copysign",
     "reductions": "sum mean std amax argmax cumsum norm logsumexp softmax sort topk median",
     "products": "matmul mm bmm addmm einsum linalg.inv",
@@ -102,7 +102,7 @@ class Sample:
 def judge(name: str, samples: Iterable[Sample], device: str = "sim") -> Outcome:
     """Run every sample on the CPU and on the device under test; the outcome is the worst of all."""
     ran = 0
-    verdict, message, refused = "equal", "", ""
+    verdict, message, first_error = "equal", "", ""
     for case in samples:
         expected = _attempt(case, "cpu")
         if isinstance(expected["forward"], Exception):
@@ -110,16 +110,16 @@ def judge(name: str, samples: Iterable[Sample], device: str = "sim") -> Outcome:
                 verdict = "differs"
                 message = f"{case.text}: the CPU raises {_sentence(expected['forward'])}"
                 break
-            refused = refused or f"{case.text}: {_sentence(expected['forward'])}"
+            first_error = first_error or f"{case.text}: {_sentence(expected['forward'])}"
             continue
         ran += 1
-        found, why = _compare(case, expected, _attempt(case, device), device)
-        if found != "equal" and (verdict == "equal" or found != "close"):
-            verdict, message = found, f"{case.text}: {why}"
+        sample_verdict, reason = _compare(case, expected, _attempt(case, device), device)
+        if sample_verdict != "equal" and (verdict == "equal" or sample_verdict != "close"):
+            verdict, message = sample_verdict, f"{case.text}: {reason}"
         if verdict in ("differs", "raises"):
             break
     if not ran and verdict == "equal":
-        verdict, message = "not run", refused or "there is no sample"
+        verdict, message = "not run", first_error or "there is no sample"
     return Outcome(name, verdict, ran, message)
 
 
@@ -127,14 +127,14 @@ def _attempt(case: Sample, device: str) -> dict[str, Any]:
     """Return the results by stage; the exception where a stage raised."""
     torch.manual_seed(SEED)
     try:
-        given, returned, differentiated = case.call(device)
+        inputs, outputs, differentiable = case.call(device)
     except Exception as error:  # noqa: BLE001  (what it raises is the result)
         return {"forward": error}
-    results: dict[str, Any] = {"forward": (returned, given)}
+    results: dict[str, Any] = {"forward": (outputs, inputs)}
     if case.backward:
         try:
-            _differentiate(differentiated, device)
-            results["backward"] = [leaf.grad for leaf in _leaves(given)]
+            _differentiate(differentiable, device)
+            results["backward"] = [leaf.grad for leaf in _leaves(inputs)]
         except Exception as error:  # noqa: BLE001
             results["backward"] = error
     return results
@@ -146,54 +146,56 @@ def _differentiate(outputs: Any, device: str) -> None:
     generator = torch.Generator().manual_seed(SEED)
     cotangents = [torch.randn(x.shape, dtype=x.dtype, generator=generator) for x in outputs]
     if outputs:
-        torch.autograd.backward(outputs, [place(c, device) for c in cotangents])
+        torch.autograd.backward(outputs, [to_device(c, device) for c in cotangents])
 
 
 def _compare(
     case: Sample, expected: dict[str, Any], actual: dict[str, Any], device: str
 ) -> tuple[str, str]:
     """Return the verdict on one sample, and the reason."""
-    verdict, why = "equal", ""
-    for stage, wanted in expected.items():
-        got = actual[stage]
-        if isinstance(wanted, Exception):
-            if not isinstance(got, Exception):
-                return "differs", f"{stage}: the CPU raises {_sentence(wanted)}"
+    verdict, reason = "equal", ""
+    for stage, reference in expected.items():
+        value = actual[stage]
+        if isinstance(reference, Exception):
+            if not isinstance(value, Exception):
+                return "differs", f"{stage}: the CPU raises {_sentence(reference)}"
             continue
-        if isinstance(got, Exception):
-            return "raises", f"{stage}: {_sentence(got)}"
-        reason = difference(wanted, got, device, values=case.values)
-        if not reason:
+        if isinstance(value, Exception):
+            return "raises", f"{stage}: {_sentence(value)}"
+        reason_text = difference(reference, value, device, values=case.values)
+        if not reason_text:
             continue
         again = _attempt(case, "cpu")[stage]
-        if difference(wanted, again, "cpu") and not difference(wanted, got, device, values=False):
+        if difference(reference, again, "cpu") and not difference(
+            reference, value, device, values=False
+        ):
             continue  # the CPU does not agree with itself
-        worse = difference(wanted, got, device, exact=False, values=case.values)
+        worse = difference(reference, value, device, exact=False, values=case.values)
         if worse:
             return "differs", f"{stage}: {worse}"
-        verdict, why = "close", f"{stage}: {reason}"
-    return verdict, why
+        verdict, reason = "close", f"{stage}: {reason_text}"
+    return verdict, reason
 
 
 def difference(
-    wanted: Any, got: Any, device: str, *, exact: bool = True, values: bool = True
+    reference: Any, value: Any, device: str, *, exact: bool = True, values: bool = True
 ) -> str:
     """Say in one line how results of a device differ from the CPU's; nothing where they do not.
 
     Unless ``exact``, within the tolerance of ``torch.testing.assert_close``; unless ``values``, structure,
     shape, dtype and device alone.
     """
-    wanted_leaves, wanted_structure = pytree.tree_flatten(wanted)
-    got_leaves, got_structure = pytree.tree_flatten(got)
-    if wanted_structure != got_structure:
-        return f"the structure is {got_structure}, not {wanted_structure}"
-    for a, b in zip(wanted_leaves, got_leaves, strict=True):
+    reference_leaves, reference_structure = pytree.tree_flatten(reference)
+    leaves, structure = pytree.tree_flatten(value)
+    if reference_structure != structure:
+        return f"the structure is {structure}, not {reference_structure}"
+    for a, b in zip(reference_leaves, leaves, strict=True):
         if isinstance(a, torch.Tensor):
-            reason = _tensor_difference(a, b, device, exact, values)
+            reason_text = _tensor_difference(a, b, device, exact, values)
         else:
-            reason = _plain_difference(a, b, device)
-        if reason:
-            return reason
+            reason_text = _plain_difference(a, b, device)
+        if reason_text:
+            return reason_text
     return ""
 
 
@@ -238,7 +240,7 @@ def _leaves(tree: Any) -> list[torch.Tensor]:
     return [x for x in _tensors(tree) if x.requires_grad and x.is_leaf]
 
 
-def place(tree: Any, device: str) -> Any:
+def to_device(tree: Any, device: str) -> Any:
     """Copy arguments to a device, as autograd leaves with the strides they have.
 
     A tensor that occurs twice in the tuples, lists and dicts of ``tree`` stays one tensor; a mention of
@@ -335,15 +337,15 @@ def _seed() -> None:
 
 
 def _call_operator(op: Any, sample: Any, device: str) -> tuple[Any, Any, Any]:
-    first, args, kwargs = place((sample.input, sample.args, sample.kwargs), device)
+    first, args, kwargs = to_device((sample.input, sample.args, sample.kwargs), device)
     if op.name in HOST_ARGUMENTS:
-        args, kwargs = place((sample.args, sample.kwargs), "cpu")
-        given: Any = first
+        args, kwargs = to_device((sample.args, sample.kwargs), "cpu")
+        inputs: Any = first
     else:
-        given = (first, args, kwargs)
+        inputs = (first, args, kwargs)
     with nullcontext() if _says_where(sample) else torch.device(device):
-        returned = op(first, *args, **kwargs)
-    return _tensors(given), returned, sample.output_process_fn_grad(returned)
+        outputs = op(first, *args, **kwargs)
+    return _tensors(inputs), outputs, sample.output_process_fn_grad(outputs)
 
 
 def _says_where(sample: Any) -> bool:
@@ -361,24 +363,26 @@ def module_samples(info: Any, dtype: torch.dtype = torch.float32) -> Iterator[Sa
         )
         mode = "train" if training else "eval"
         for number, sample in enumerate(inputs, 1):
-            built, given = sample.constructor_input, sample.forward_input
+            constructor, inputs = sample.constructor_input, sample.forward_input
             yield Sample(
                 text=f"sample {number} {mode}",
-                call=partial(_call_module, info.module_cls, training, built, given),
+                call=partial(_call_module, info.module_cls, training, constructor, inputs),
                 backward=True,
             )
 
 
 def _call_module(
-    module_class: Any, training: bool, built: Any, given: Any, device: str
+    module_class: Any, training: bool, constructor: Any, inputs: Any, device: str
 ) -> tuple[Any, Any, Any]:
-    module = module_class(*deepcopy(built.args), **deepcopy(built.kwargs)).train(training)
+    module = module_class(*deepcopy(constructor.args), **deepcopy(constructor.kwargs)).train(
+        training
+    )
     module.to(device)
     torch.manual_seed(SEED)
-    args, kwargs = place((given.args, given.kwargs), device)
-    returned = module(*args, **kwargs)
+    args, kwargs = to_device((inputs.args, inputs.kwargs), device)
+    outputs = module(*args, **kwargs)
     state = dict(module.state_dict(keep_vars=True))
-    return (_tensors((args, kwargs)), state), returned, returned
+    return (_tensors((args, kwargs)), state), outputs, outputs
 
 
 # ---------------------------------------------------------------------------- workers
@@ -417,10 +421,10 @@ class Worker:
         if self._process is not None:
             return
         context = multiprocessing.get_context("spawn")
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=self._target, args=(theirs,), daemon=True)
+        self._connection, child_end = context.Pipe()
+        self._process = context.Process(target=self._target, args=(child_end,), daemon=True)
         self._process.start()
-        theirs.close()
+        child_end.close()
         if not self._connection.poll(START):
             raise TimeoutError("A worker did not come to its first case.")
         self.names = self._connection.recv()
@@ -453,7 +457,7 @@ def run(names: Sequence[str], workers: Sequence[Worker]) -> list[Outcome]:
     for worker in workers:
         idle.put(worker)
 
-    def one(name: str) -> Outcome:
+    def judge_one(name: str) -> Outcome:
         worker = idle.get()
         try:
             return worker.judge(name)
@@ -461,7 +465,7 @@ def run(names: Sequence[str], workers: Sequence[Worker]) -> list[Outcome]:
             idle.put(worker)
 
     with ThreadPoolExecutor(len(workers)) as pool:
-        return list(pool.map(one, names))
+        return list(pool.map(judge_one, names))
 
 
 # ---------------------------------------------------------------------------- report
@@ -493,8 +497,8 @@ def report(family: str, outcomes: Sequence[Outcome]) -> str:
     ]
     for o in ran:
         if not o.good:
-            reason = REASONS.get(o.name, "no reason on record")
-            lines.append(f"  {o.verdict:<8} {o.name}: {o.message}\n           {reason}")
+            known = REASONS.get(o.name, "no reason on record")
+            lines.append(f"  {o.verdict:<8} {o.name}: {o.message}\n           {known}")
     for verdict, text in (
         ("close", "equal but for rounding"),
         ("not run", "do not run on the CPU"),
@@ -508,7 +512,7 @@ def report(family: str, outcomes: Sequence[Outcome]) -> str:
 
 
 def _in_sample(name: str) -> bool:
-    chosen = any(name in names.split() for names in SAMPLE.values())
+    chosen = any(name in names.split() for names in SELECTED.values())
     return chosen or zlib.crc32(name.encode()) % DRAWN == 0
 
 
@@ -523,7 +527,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(problem)
         return 1
     workers = [Worker() for _ in range(max(1, args.jobs))]
-    found = []
+    results = []
     try:
         workers[0].start()
         known = workers[0].names
@@ -533,12 +537,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             chosen = [n for n in names if not args.only or n in args.only]
             chosen = [n for n in chosen if not args.sample or _in_sample(n)]
             if chosen:
-                found.append(run(chosen, workers))
-                print(report(family, found[-1]))
+                results.append(run(chosen, workers))
+                print(report(family, results[-1]))
     finally:
         for worker in workers:
             worker.stop()
-    return 0 if all(passed(outcomes) for outcomes in found) else 1
+    return 0 if all(passed(outcomes) for outcomes in results) else 1
 
 
 if __name__ == "__main__":

@@ -251,11 +251,11 @@ def models_with_unlike_shapes(dist, ddp):
     ddp(nn.Linear(2, 2 + dist.get_rank()))
 
 
-def a_layer_without_gradient(then):
+def a_layer_without_gradient(continuation):
     def case(dist, ddp):
         model = ddp(HalfUsed())
         train(model, dist)
-        then(model, dist)
+        continuation(model, dist)
 
     return case
 
@@ -345,12 +345,12 @@ def test_real_ranks_do_the_same(tmp_path):
     """One process pair a case; a hang ends after two seconds with an error of gloo's."""
     if not hasattr(os, "fork"):
         skip("the real ranks are forked, and Windows has no fork", until="2027-11-30")
-    own = {
+    environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(sys.path),
         "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo",
     }
-    subprocess.run([sys.executable, __file__, tmp_path], env=own, timeout=400, check=True)
+    subprocess.run([sys.executable, __file__, tmp_path], env=environment, timeout=400, check=True)
 
     def real(name):
         """What two real ranks left of a case: a dict each, or None where it died."""
@@ -358,13 +358,15 @@ def test_real_ranks_do_the_same(tmp_path):
         return [torch.load(file) if file.exists() else None for file in files]
 
     for name in RUNS:
-        theirs = real(name)
-        assert [rank and rank.get("error") for rank in theirs] == [None, None], name
+        results = real(name)
+        assert [rank and rank.get("error") for rank in results] == [None, None], name
         for rank, values in enumerate(simulated(name).results):
-            other = theirs[rank]["values"]
+            other = results[rank]["values"]
             assert (values is None) == (other is None), name
-            for here, there in zip(values or (), other or (), strict=True):
-                torch.testing.assert_close(here, there, rtol=1e-5, atol=1e-6, msg=name)
+            for simulated_value, real_value in zip(values or (), other or (), strict=True):
+                torch.testing.assert_close(
+                    simulated_value, real_value, rtol=1e-5, atol=1e-6, msg=name
+                )
     for name in STOPS:
         assert any(rank is None or "error" in rank for rank in real(name)), f"{name} ran"
     for sentence in REFUSED:

@@ -15,13 +15,13 @@ import simgpu
 OTHER = "cpu:0"  # stands for a device under test, so that a fault can be put into it
 
 
-def judged(function, *args, backward=False):
+def judge_function(function, *args, backward=False):
     """Judge one sample, whose function is told on which device it works."""
 
     def call(device):
-        placed = conformance.place(args, device)
-        returned = function(device, *placed)
-        return placed, returned, returned
+        inputs = conformance.to_device(args, device)
+        outputs = function(device, *inputs)
+        return inputs, outputs, outputs
 
     return judge("case", [Sample("sample 1", call, backward)], OTHER)
 
@@ -62,7 +62,7 @@ def test_pytorchs_operators_and_modules_equal_the_cpu(
 )
 def test_a_wrong_result_is_refused(fault, reason):
     x = torch.ones(3, requires_grad=True)
-    outcome = judged(lambda device, x: fault(x) if device == OTHER else x, x)
+    outcome = judge_function(lambda device, x: fault(x) if device == OTHER else x, x)
     assert outcome.verdict == "differs"
     assert any(word in outcome.message for word in reason.split("|")), outcome.message
 
@@ -74,10 +74,10 @@ def test_a_wrong_gradient_a_wrong_write_and_rounding_are_told_apart():
     def fill(device, x):
         return x.fill_(7.0).sum().item() if device == "cpu" else 7.0 * x.numel()
 
-    outcome = judged(double, torch.ones(3, requires_grad=True), backward=True)
+    outcome = judge_function(double, torch.ones(3, requires_grad=True), backward=True)
     assert outcome.verdict == "differs" and "backward" in outcome.message
-    assert judged(fill, torch.zeros(3)).verdict == "differs"
-    outcome = judged(lambda device, x: x * (1 + 2e-7 * (device == OTHER)), torch.ones(3))
+    assert judge_function(fill, torch.zeros(3)).verdict == "differs"
+    outcome = judge_function(lambda device, x: x * (1 + 2e-7 * (device == OTHER)), torch.ones(3))
     assert outcome.verdict == "close" and outcome.good
 
 

@@ -45,16 +45,16 @@ def small():
 
 
 def test_parameters_take_their_bytes_and_give_them_back():
-    before, there = torch.sim.memory_allocated(), torch.sim.memory_allocated(1)
+    before, before_1 = torch.sim.memory_allocated(), torch.sim.memory_allocated(1)
     net = nn.Sequential(nn.Linear(100, 50), nn.BatchNorm1d(50)).sim()
     takes = size_of(net)
     assert torch.sim.memory_allocated() - before == takes
     net.to("sim:1")
     assert torch.sim.memory_allocated() == before
     net.half()
-    assert torch.sim.memory_allocated("sim:1") - there == size_of(net) < takes
+    assert torch.sim.memory_allocated("sim:1") - before_1 == size_of(net) < takes
     net.cpu()
-    assert torch.sim.memory_allocated(1) == there
+    assert torch.sim.memory_allocated(1) == before_1
 
 
 def test_a_view_costs_nothing_and_keeps_its_base():
@@ -357,12 +357,15 @@ def test_random_numbers_repeat_and_leave_the_hosts_alone():
 
 
 def test_a_generator_of_the_device_draws_for_it_alone():
-    own = torch.Generator(device=SIM).manual_seed(1)
-    assert own.device == torch.device("sim:0")
-    assert isinstance(own, torch.Generator) and isinstance(torch.Generator(), torch.Generator)
+    generator = torch.Generator(device=SIM).manual_seed(1)
+    assert generator.device == torch.device("sim:0")
+    assert isinstance(generator, torch.Generator) and isinstance(torch.Generator(), torch.Generator)
     before = torch.sim.get_rng_state()
-    first = torch.randn(3, device=SIM, generator=own), torch.randperm(5, device=SIM, generator=own)
-    again = own.manual_seed(1).clone_state()
+    first = (
+        torch.randn(3, device=SIM, generator=generator),
+        torch.randperm(5, device=SIM, generator=generator),
+    )
+    again = generator.manual_seed(1).clone_state()
     assert torch.equal(first[0], torch.empty(3, device=SIM).normal_(generator=again))
     assert torch.equal(first[1], torch.randperm(5, device=SIM, generator=again))
     assert torch.equal(before, torch.sim.get_rng_state())
@@ -440,13 +443,13 @@ def saved_and_loaded(thing):
     ids=["pickle", "deepcopy", "save"],
 )
 def test_a_generator_that_is_copied_goes_on_alike(place, again, two_devices):
-    own = torch.Generator(device=place).manual_seed(3)
-    torch.rand(5, device=place, generator=own)
-    twin = again(own)
-    assert twin is not own and twin.device == own.device
-    found = [torch.rand(4, device=place, generator=g) for g in (own, twin)]
-    assert torch.equal(*found)
-    assert torch.equal(*(torch.rand(4, device=place, generator=g) for g in (own, twin)))
+    generator = torch.Generator(device=place).manual_seed(3)
+    torch.rand(5, device=place, generator=generator)
+    copied = again(generator)
+    assert copied is not generator and copied.device == generator.device
+    numbers = [torch.rand(4, device=place, generator=g) for g in (generator, copied)]
+    assert torch.equal(*numbers)
+    assert torch.equal(*(torch.rand(4, device=place, generator=g) for g in (generator, copied)))
 
 
 # --- Time

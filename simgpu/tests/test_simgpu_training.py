@@ -178,8 +178,8 @@ def test_attention(heads, mask, settings, batch):
         assert out.device.type == device
         results[device] = [out.detach().cpu(), *(tensor.grad.cpu() for tensor in x)]
     assert results["cpu"][0].isfinite().all()
-    for got, expected in zip(results[SIM], results["cpu"], strict=True):
-        assert torch.equal(got, expected)
+    for actual, expected in zip(results[SIM], results["cpu"], strict=True):
+        assert torch.equal(actual, expected)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_attention(heads, mask, settings, batch):
 )
 @pytest.mark.parametrize("turned", [False, True])
 def test_attention_refuses_what_pytorch_refuses(key, mask, turned):
-    said = []
+    messages = []
     for device in ("cpu", SIM):
         query = torch.ones(2, 4, 5, 8, device=device)
         inputs = [query, key(query), query]
@@ -202,21 +202,21 @@ def test_attention_refuses_what_pytorch_refuses(key, mask, turned):
             inputs = [key(query), query, query]
         with pytest.raises(RuntimeError) as refused:
             F.scaled_dot_product_attention(*inputs, mask if mask is None else mask.to(device))
-        said.append(str(refused.value))
-    assert said[0] == said[1]
+        messages.append(str(refused.value))
+    assert messages[0] == messages[1]
 
 
 @pytest.mark.parametrize("rows", [(), (4,)], ids=["one head", "heads"])
 def test_attention_with_a_mask_and_is_causal_does_what_this_pytorch_does(rows):
-    said = []
+    messages = []
     for device in ("cpu", SIM):
         x = torch.ones(*rows, 5, 8, device=device)
         mask = torch.ones(5, 5, dtype=torch.bool, device=device)
         try:
-            said.append(F.scaled_dot_product_attention(x, x, x, mask, is_causal=True).tolist())
+            messages.append(F.scaled_dot_product_attention(x, x, x, mask, is_causal=True).tolist())
         except RuntimeError as error:
-            said.append(str(error))
-    assert said[0] == said[1]
+            messages.append(str(error))
+    assert messages[0] == messages[1]
 
 
 def test_attention_on_two_devices_is_refused():
@@ -282,22 +282,22 @@ def test_lazy_modules_made_on_the_device(how):
     assert nn.LazyLinear(2)(torch.ones(1, 4)).device.type == "cpu"
 
 
-@pytest.mark.parametrize("place", ["cpu", SIM])
-def test_ctc_loss_takes_lengths_from_either_side(place):
+@pytest.mark.parametrize("where", ["cpu", SIM])
+def test_ctc_loss_takes_lengths_from_either_side(where):
     torch.manual_seed(0)
     log_probs = torch.randn(50, 4, 20).log_softmax(2)
     targets = torch.randint(1, 20, (4, 30))
     lengths = torch.full((4,), 50), torch.tensor([10, 17, 29, 1])
-    found = []
-    for x, to in ((log_probs.clone(), "cpu"), (log_probs.to(SIM), place)):
+    results = []
+    for x, to in ((log_probs.clone(), "cpu"), (log_probs.to(SIM), where)):
         x.requires_grad_()
         loss = F.ctc_loss(x, targets.to(x.device), *(n.to(to) for n in lengths))
         loss.backward()
         with torch.inference_mode():
             again = F.ctc_loss(x, targets.to(x.device), *(n.to(to) for n in lengths))
         assert torch.equal(loss.detach(), again)
-        found.append((loss.detach().cpu(), x.grad.cpu()))
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+        results.append((loss.detach().cpu(), x.grad.cpu()))
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -306,14 +306,14 @@ def test_attention_of_grouped_queries(causal, dtype):
     torch.manual_seed(0)
     query = torch.randn(2, 8, 16, 32, dtype=dtype)
     key, value = (torch.randn(2, 2, 24, 32, dtype=dtype) for _ in range(2))
-    found = []
-    for place in ("cpu", SIM):
-        inputs = [x.clone().to(place).requires_grad_() for x in (query, key, value)]
+    results = []
+    for where in ("cpu", SIM):
+        inputs = [x.clone().to(where).requires_grad_() for x in (query, key, value)]
         with simgpu.timeline() as timeline:
             out = F.scaled_dot_product_attention(*inputs, is_causal=causal, enable_gqa=True)
             out.float().square().sum().backward()
-        found.append([x.cpu() for x in (out.detach(), *(i.grad for i in inputs))])
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+        results.append([x.cpu() for x in (out.detach(), *(i.grad for i in inputs))])
+    assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
     kernels = (span for span in timeline.spans if span.kind == "kernel")
     flops = {span.name: span.flops for span in kernels if "attention" in span.name}
     # 2 for a multiplication with an addition; batch, heads, sizes.
@@ -413,13 +413,15 @@ RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
 
 NORM = FULL if RELEASE >= (2, 12) else "low"
 AUTOCAST = {
-    "x @ x; torch.addmm(x, x, x); torch.bmm(x[None], x[None]); torch.baddbmm(x[None], x[None], x[None])": "low",
+    "x @ x; torch.addmm(x, x, x); torch.bmm(x[None], x[None]); "
+    "torch.baddbmm(x[None], x[None], x[None])": "low",
     "x @ x[0]; torch.einsum('ij,jk->ik', x, x); F.linear(x, x); F.conv1d(x[None], x[:, :, None])": "low",
     "F.conv2d(x[None, None], x[None, None]); F.conv_transpose2d(x[None, None], x[None, None])": "low",
     "F.prelu(x, x[0]); F.scaled_dot_product_attention(x[None], x[None], x[None])": "low",
     "torch.linalg.multi_dot([x, x, x])": "low",
     # in float32
-    "(h + 1).cosh(); h.exp(); h.expm1(); (h + 1).log(); (h + 1).log10(); h.log1p(); (h + 1).reciprocal()": FULL,
+    "(h + 1).cosh(); h.exp(); h.expm1(); (h + 1).log(); "
+    "(h + 1).log10(); h.log1p(); (h + 1).reciprocal()": FULL,
     "(h + 1).rsqrt(); h.sinh(); h.tan(); (h * 0).acos(); h.pow(2); 2**h; F.softplus(h)": FULL,
     "F.layer_norm(h, (4,)); F.group_norm(h, 2); h.norm(); torch.dist(h, h); torch.cdist(h, h)": FULL,
     "F.rms_norm(h, (4,))": NORM,
