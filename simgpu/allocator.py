@@ -28,6 +28,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NoReturn
 
@@ -45,43 +46,27 @@ FIRST_ADDRESS = 0x7F00_0000_0000
 """Where the first segment lies; it only has to look like an address."""
 
 
+@dataclass(eq=False, slots=True)
 class Segment:
     """A stretch of device memory that came from the driver in one piece."""
 
-    __slots__ = ("address", "pool", "size")
-
-    def __init__(self, address: int, size: int, pool: Pool) -> None:
-        self.address = address
-        self.size = size
-        self.pool = pool
+    address: int
+    size: int
+    pool: Pool
 
     def mapped_ranges(self) -> list[tuple[int, int]]:
         """Return where there is memory behind its addresses: the first one, and how many bytes."""
         return [(self.address, self.size)]
 
 
+@dataclass(eq=False, slots=True)
 class Block:
-    """A piece of a segment, given out by `Allocator.allocate`. It is equal only to itself.
+    """A piece of a segment, allocated by `Allocator.allocate`. It is equal only to itself."""
 
-    Attributes
-    ----------
-    size
-        Bytes taken from the segment; 0 for a request of zero bytes.
-    requested
-        Bytes asked for.
-    segment
-        The segment that it lies in; None for a request of zero bytes.
-    address
-        Where it begins.
-    """
-
-    __slots__ = ("address", "requested", "segment", "size")
-
-    def __init__(self, size: int, requested: int, segment: Segment | None, address: int) -> None:
-        self.size = size
-        self.requested = requested
-        self.segment = segment
-        self.address = address
+    size: int  # bytes of the segment; 0 for a request of zero bytes
+    requested: int  # bytes of the request
+    segment: Segment | None  # None for a request of zero bytes
+    address: int
 
     @property
     def offset(self) -> int:
@@ -599,14 +584,11 @@ class Allocator:
         blocks = []
         for piece in pieces:
             if isinstance(piece, Block):
-                size, address, requested = piece.size, piece.address, piece.requested
-                state = "active_allocated"
+                block = (piece.address, piece.size, piece.requested, "active_allocated")
             else:
-                size, address, _ = piece
-                requested, state = 0, "inactive"
-            blocks.append(
-                {"address": address, "size": size, "requested_size": requested, "state": state}
-            )
+                block = (piece[1], piece[0], 0, "inactive")
+            names = ("address", "size", "requested_size", "state")
+            blocks.append(dict(zip(names, block, strict=True)))
         allocated = sum(block["size"] for block in blocks if block["state"] != "inactive")
         return {
             "device": self.index,

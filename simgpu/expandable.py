@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from .allocator import (
     LARGE_SEGMENT,
@@ -41,23 +42,12 @@ _ADDRESSES = 2**44
 """How many addresses a segment has; more than any device has memory."""
 
 
+@dataclass(eq=False, slots=True)
 class ExpandableSegment(Segment):
-    """A range of addresses that gets its memory page by page.
+    """A range of addresses that gets its memory page by page."""
 
-    Attributes
-    ----------
-    page
-        The bytes of a page.
-    mapped
-        The numbers of the pages that have memory, in order.
-    """
-
-    __slots__ = ("mapped", "page")
-
-    def __init__(self, address: int, pool: Pool, page: int) -> None:
-        super().__init__(address, _ADDRESSES, pool)
-        self.page = page
-        self.mapped: list[int] = []
+    page: int  # bytes of a page
+    mapped: list[int] = field(default_factory=list)  # the numbers of the mapped pages, in order
 
     def unmapped_ranges(self) -> Iterator[tuple[int, int]]:
         """Yield each range of addresses without memory: the first one, and how many."""
@@ -91,7 +81,7 @@ class ExpandableAllocator(Allocator):
             if segment.pool is pool:
                 return segment
         page = SMALL_SEGMENT if pool is self._small else LARGE_SEGMENT
-        segment = ExpandableSegment(self._next_address, pool, page)
+        segment = ExpandableSegment(self._next_address, _ADDRESSES, pool, page)
         self._next_address += _ADDRESSES
         self._segments_held.add(segment)
         return segment

@@ -17,13 +17,7 @@ _HERE = str(Path(__file__).parent)
 
 
 class History:
-    """The events of one device since recording began.
-
-    Parameters
-    ----------
-    most
-        How many events to keep; the oldest are dropped.
-    """
+    """The last ``max_entries`` events of one device since recording began."""
 
     def __init__(self, max_entries: int) -> None:
         self.events: deque[dict[str, Any]] = deque(maxlen=min(max_entries, sys.maxsize))
@@ -31,7 +25,7 @@ class History:
         """For each block in use, by address, where it was allocated."""
 
     def record(self, action: str, address: int, nbytes: int, time: float) -> None:
-        """Note one event.
+        """Record one event.
 
         Parameters
         ----------

@@ -47,21 +47,7 @@ class Memory:
 
 
 class Device:
-    """One simulated GPU.
-
-    Attributes
-    ----------
-    index
-        Its number: 0 for ``sim:0``.
-    allocator, clock
-        Its memory and its time.
-    stream
-        The number of the stream that operations go to now.
-    rng
-        The state of its random generator.
-    history
-        What its allocator did while that is recorded, or None.
-    """
+    """One simulated GPU: its allocator, its clock and the state of its random generator."""
 
     def __init__(
         self,
@@ -78,9 +64,9 @@ class Device:
         allocator_type = ExpandableAllocator if expandable_segments else Allocator
         self.allocator = allocator_type(capacity, index)
         self.clock = Clock(index, profile, host)
-        self.stream = 0
+        self.stream = 0  # the current stream
         self.rng = torch.Generator().get_state()
-        self.history: History | None = None
+        self.history: History | None = None  # while it is recorded
 
     def record_history(self, max_entries: int | None) -> None:
         """Note from now on what the allocator does, at most so many events; None ends it."""

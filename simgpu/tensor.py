@@ -36,18 +36,10 @@ _storage_nbytes = torch._C.StorageBase.nbytes
 
 
 class SimTensor(Tensor):
-    """A tensor on a simulated device.
+    """A tensor on a simulated device."""
 
-    Attributes
-    ----------
-    _payload
-        The CPU tensor that holds the numbers.
-    _memory
-        The device memory it stands for, shared by all views.
-    """
-
-    _payload: Tensor
-    _memory: Memory
+    _payload: Tensor  # the CPU tensor that holds the values
+    _memory: Memory  # the device memory of its storage, shared by all views
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod
