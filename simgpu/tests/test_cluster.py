@@ -273,18 +273,21 @@ def test_the_message_that_can_begin_first_goes_first_whatever_the_rank():
 
 def test_what_is_asynchronous_overlaps_with_computing_and_the_spans_say_so():
     def program(dist, together):
-        work = dist.all_reduce(torch.zeros(12_000_000), async_op=together)
+        work = dist.all_reduce(torch.zeros(12_000), async_op=together)
         cluster.compute(dist, 3e-3, "forward")
         if together:
             work.wait()
 
-    together, apart = (cluster.run(program, 2, arguments=(how,)) for how in (True, False))
+    together, apart = (
+        cluster.run(program, 2, bandwidth=BANDWIDTH / 1000, arguments=(how,))
+        for how in (True, False)
+    )
     assert together.seconds == pytest.approx(4e-3 + 2 * LATENCY)
     assert apart.seconds == pytest.approx(7e-3 + 2 * LATENCY)
     compute, reduce = (s for s in together.spans if s.rank == 0)
     assert (compute.name, compute.kind) == ("forward", "compute")
     assert (reduce.name, reduce.kind) == ("all_reduce", "communicate")
-    assert reduce.bytes == 48_000_000 and reduce.start == 0
+    assert reduce.bytes == 48_000 and reduce.start == 0
 
 
 def test_a_rank_that_comes_early_waits():
