@@ -1,4 +1,4 @@
-"""Count what a program asks of the simulated devices: launches, waits, copies."""
+"""Counters of what a program asks of the simulated devices: launches, synchronizations, copies."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _patch(
 
 
 def _patch_method(name: str) -> None:
-    """Let a method of DataParallel look for the simulated devices where its module is on one.
+    """Let a method of DataParallel use the simulated devices where its module is on one.
 
     It takes the device's type from the process; with a real GPU in it that would be the GPU's.
     """

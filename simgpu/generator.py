@@ -41,7 +41,7 @@ class SimGenerator(torch.Generator):
 
 
 def _rebuild(device: str, state: torch.Tensor) -> SimGenerator:
-    """Return a generator from what was pickled or copied of it."""
+    """Unpickle a generator."""
     generator = _new_generator(device)
     generator.set_state(state)
     return generator
@@ -55,7 +55,7 @@ def _new_generator(device: torch.device | str | int) -> SimGenerator:
 
 
 class _GeneratorType(type(_TorchGenerator)):
-    """Makes the device's generators where the device is asked for, and PyTorch's own elsewhere."""
+    """The metaclass of ``torch.Generator``: makes a `SimGenerator` for ``"sim"``, else PyTorch's own."""
 
     def __call__(cls, device: Any = None) -> torch.Generator:
         if device is None:

@@ -1,4 +1,4 @@
-"""Operations that a CPU lacks or splits up where a GPU has one kernel of its own.
+"""Operators that a CPU lacks or decomposes where a GPU has one kernel.
 
 Recurrent cells and attention: on a GPU one kernel each, so the simulated device has them too. And
 what PyTorch does in another way for a tensor of Python's than for CUDA's.

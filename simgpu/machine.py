@@ -83,7 +83,7 @@ class Device:
             self.allocator.on_event = record
 
     def seed(self, seed: int) -> None:
-        """Start the random generator anew."""
+        """Seed the random generator."""
         self.rng = torch.Generator().manual_seed(seed).get_state()
 
 
@@ -133,10 +133,9 @@ class Machine:
         return self.devices[index]
 
     def run_arrivals(self) -> None:
-        """Let the copies to the host be there that have ended by now.
+        """Run the callbacks of the non-blocking copies to pinned memory that have ended by now.
 
-        A copy to pinned memory that nobody waits for is not there at once: until it has ended, the
-        host sees what was there before.
+        Until such a copy has ended, the host sees what its memory held before.
         """
         callbacks = [callback for end, callback in self.arrivals if end <= self.host.now]
         self.arrivals = [arrival for arrival in self.arrivals if arrival[0] > self.host.now]

@@ -1,4 +1,4 @@
-"""Whether a training step works on the simulated device of this PyTorch, tried once a process.
+"""A self-test: whether a training step works on the simulated device of this PyTorch.
 
 PyTorch calls the interface that the device rests on experimental, so a release may ask something new
 of it. A small step asks what a lesson asks: autocast, a scaler, an optimiser, a checkpoint.

@@ -17,14 +17,14 @@ _StorageBase = torch._C.StorageBase
 
 
 def to_device(storage: torch.UntypedStorage, device: Device) -> torch.UntypedStorage:
-    """Return a storage on a device with the bytes of one of the CPU's."""
+    """Copy a CPU storage to a device."""
     copy = torch.UntypedStorage(_StorageBase.nbytes(storage))
     copy.copy_(storage)
     return _attach(copy, device)
 
 
 def device_storage(payload: torch.Tensor, memory: Memory) -> torch.UntypedStorage:
-    """Return the storage of a device tensor's payload, which knows the device's memory."""
+    """Return the storage of a device tensor's payload, with the tensor's device memory."""
     storage = payload.untyped_storage()
     storage._sim_memory = memory
     return storage

@@ -248,7 +248,7 @@ class _OpInfo(NamedTuple):
     outs: tuple[str, ...]  # the names of its ``out=``
     indexes: bool  # takes indices, which may be on the host
     host_args: tuple[int, ...]  # the places of CPU tensors that it takes beside those of the device
-    composite: bool  # made of others; comes here whole where autograd is away: in inference mode
+    composite: bool  # CompositeImplicitAutograd; it is dispatched here in inference mode only
     library: bool  # costs the host more than others, as `host` says
     foreach: bool  # does one thing to each tensor of a list
     like: bool  # makes a tensor like its first, on that one's device unless told another
@@ -285,16 +285,16 @@ def _info_of(op: Any) -> _OpInfo:
 
 
 def is_composite(op: Any) -> bool:
-    """Whether PyTorch makes an operation of others on every device, above autograd.
+    """Whether an operator is CompositeImplicitAutograd on every device.
 
-    Some are made of others only where a device has no kernel of its own; the CPU and CUDA have one.
+    Some are decomposed only where a device has no kernel of its own; the CPU and CUDA have one.
     """
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return has(op.name(), "CompositeImplicitAutograd") and not has(op.name(), "CPU")
 
 
 def decompose(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Do the operations that one `is_composite` is made of."""
+    """Run the CompositeImplicitAutograd decomposition of an operator."""
     return op._op_dk(_KEY.CompositeImplicitAutograd, *args, **kwargs)
 
 
@@ -325,7 +325,7 @@ def run(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _unwrap(x: Any, tensors: list[SimTensor], host_tensors: list[Tensor]) -> Any:
-    """Return an argument with payloads in the place of device tensors; note the tensors that were met."""
+    """Return an argument with payloads for device tensors, and append its tensors to the two lists."""
     kind = x.__class__
     if kind is SimTensor:
         tensors.append(x)
@@ -439,7 +439,7 @@ def _accumulate_in_float32(op: Any, plain: list[Any], kwargs: dict[str, Any]) ->
 
 
 def _raise_if_full(error: RuntimeError, device: Device) -> None:
-    """Where the host itself has no room for a result, say so in the device's words if it has none."""
+    """Raise the device's error where the host is out of memory for a result and the device would be, too."""
     match = re.search(r"you tried to allocate (\d+) bytes", str(error))
     if match:
         device.allocator.free(device.allocator.allocate(int(match[1])))
@@ -479,7 +479,7 @@ def _padded_meta(x: Any) -> Any:
 
 
 def _sync_metadata(tensor: SimTensor) -> None:
-    """Give a tensor the sizes and the memory that its payload has come to have."""
+    """Update a tensor's sizes, strides, offset and memory to those of its payload, after a resize."""
     payload = tensor._payload
     if payload.layout is not torch.strided:
         return
@@ -624,7 +624,7 @@ def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _copy_to_host(target: Tensor, source: SimTensor, non_blocking: bool) -> None:
-    """Bring a device's tensor into a CPU tensor; into a pinned one it may arrive later."""
+    """Copy a device's tensor into a CPU tensor; into a pinned one asynchronously if ``non_blocking``."""
     source_device = source._memory.device
     pinned = is_pinned(target)
     # Converted on the device, or after the journey.
@@ -778,7 +778,7 @@ _nothing = contextlib.nullcontext()
 
 @contextlib.contextmanager
 def _device_rng(device: Device) -> Any:
-    """Let the CPU's kernels draw from the device's generator."""
+    """Run CPU kernels with the random state of a device's generator."""
     host = torch.default_generator
     saved = host.get_state()
     host.set_state(device.rng)
@@ -806,7 +806,7 @@ def _may_be_lazy(tensors: list[SimTensor]) -> bool:
 
 
 def _conjugate_aware() -> Any:
-    """Let the payloads' lazy conjugation and negation be seen, which PyTorch hides at this depth."""
+    """Include the dispatch keys of lazy conjugation and negation, which are excluded below autograd."""
     exclude = torch._C._dispatch_tls_local_exclude_set()
     for key in (_KEY.Conjugate, _KEY.Negative, _KEY.ZeroTensor):
         exclude = exclude.remove(key)

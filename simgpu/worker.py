@@ -1,4 +1,4 @@
-"""Call a function where the simulated device is, from a process that trains on a real one.
+"""A worker process with the simulated device, for a process that trains on a real one.
 
 PyTorch trains on one kind of accelerator in a process (`disable_for`). So a second process has the simulated
 device, starts at the first call and stays. Functions travel by value (cloudpickle), also those written in a
@@ -39,11 +39,11 @@ _workers: list[subprocess.Popen[bytes]] = []
 
 
 class WorkerError(Exception):
-    """Raised where a call cannot be made apart: something does not travel, or the process ended."""
+    """A call failed in transport: something cannot be pickled, or the worker process ended."""
 
 
 def needed() -> bool:
-    """Return whether this process trains on a real accelerator, and calls can be made apart."""
+    """Return whether this process trains on a real accelerator, so that calls go to the worker."""
     from . import backend
 
     return backend.is_disabled() and importlib.util.find_spec("cloudpickle") is not None
@@ -55,7 +55,7 @@ def unavailable_reason() -> str | None:
 
 
 def run_in_worker(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a module's function run where the simulated device is: here, or in another process."""
+    """Decorate a module's function: it runs where the simulated device is, here or in the worker."""
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -73,7 +73,7 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     Raises
     ------
     WorkerError
-        Where function, arguments or result do not travel, or the process ended.
+        Where function, arguments or result cannot be pickled, or the worker ended.
     """
     if not needed():
         return function(*args, **kwargs)
@@ -169,7 +169,7 @@ def _read(file: BinaryIO) -> bytes:
 
 
 def serve() -> None:
-    """Answer calls until nobody asks any more."""
+    """Run the calls that come on stdin until it is closed."""
     requests = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what C++ prints is no answer
