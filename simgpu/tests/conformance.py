@@ -471,44 +471,30 @@ def run(names: Sequence[str], workers: Sequence[Worker]) -> list[Outcome]:
 # ---------------------------------------------------------------------------- report
 
 
-def passed(outcomes: Sequence[Outcome]) -> bool:
-    """Whether the goal is reached, and every exception has its reason in ``REASONS``."""
-    bad = [o for o in _run_ones(outcomes) if not o.good]
-    return _share(outcomes) >= GOAL and all(o.name in REASONS for o in bad)
+def report(family: str, outcomes: Sequence[Outcome]) -> tuple[str, bool]:
+    """Return the summary of operators or of modules, and whether they pass.
 
-
-def _share(outcomes: Sequence[Outcome]) -> float:
-    """Return the percentage that is equal of what the CPU runs."""
-    ran = _run_ones(outcomes)
-    return 100 * sum(outcome.good for outcome in ran) / len(ran) if ran else 100.0
-
-
-def _run_ones(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    return [outcome for outcome in outcomes if outcome.verdict != "not run"]
-
-
-def report(family: str, outcomes: Sequence[Outcome]) -> str:
-    """Return the summary of operators or of modules, as text."""
-    ran = _run_ones(outcomes)
+    They do where the goal is reached, and each exception has its reason in ``REASONS``.
+    """
+    ran = [outcome for outcome in outcomes if outcome.verdict != "not run"]
+    bad = [outcome for outcome in ran if not outcome.good]
+    equal = len(ran) - len(bad)
+    share = 100 * equal / len(ran) if ran else 100.0
     samples = sum(outcome.samples for outcome in outcomes)
     lines = [
         f"{family}: {len(ran)} of {len(outcomes)} run on the CPU ({samples} samples), "
-        f"{sum(o.good for o in ran)} equal = {_share(outcomes):.2f} % (the goal is {GOAL} %)"
+        f"{equal} equal = {share:.2f} % (the goal is {GOAL} %)"
     ]
-    for o in ran:
-        if not o.good:
-            known = REASONS.get(o.name, "no reason on record")
-            lines.append(f"  {o.verdict:<8} {o.name}: {o.message}\n           {known}")
-    for verdict, text in (
-        ("close", "equal but for rounding"),
-        ("not run", "do not run on the CPU"),
-    ):
-        names = [outcome.name for outcome in outcomes if outcome.verdict == verdict]
-        if names:
-            lines.append(f"  {text} ({len(names)}): {', '.join(names)}")
-    if healed := [o.name for o in outcomes if o.good and o.name in REASONS]:
-        lines.append(f"  no longer an exception: {', '.join(healed)}")
-    return "\n".join(lines)
+    for o in bad:
+        known = REASONS.get(o.name, "no reason on record")
+        lines.append(f"  {o.verdict:<8} {o.name}: {o.message}\n           {known}")
+    notes = {
+        "equal but for rounding": [o.name for o in outcomes if o.verdict == "close"],
+        "do not run on the CPU": [o.name for o in outcomes if o.verdict == "not run"],
+        "no longer an exception": [o.name for o in outcomes if o.good and o.name in REASONS],
+    }
+    lines += [f"  {text} ({len(n)}): {', '.join(n)}" for text, n in notes.items() if n]
+    return "\n".join(lines), share >= GOAL and all(o.name in REASONS for o in bad)
 
 
 def _in_sample(name: str) -> bool:
@@ -527,7 +513,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(problem)
         return 1
     workers = [Worker() for _ in range(max(1, args.jobs))]
-    results = []
+    passed = True
     try:
         workers[0].start()
         known = workers[0].names
@@ -537,12 +523,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             chosen = [n for n in names if not args.only or n in args.only]
             chosen = [n for n in chosen if not args.sample or _in_sample(n)]
             if chosen:
-                results.append(run(chosen, workers))
-                print(report(family, results[-1]))
+                text, family_passed = report(family, run(chosen, workers))
+                passed = passed and family_passed
+                print(text)
     finally:
         for worker in workers:
             worker.stop()
-    return 0 if all(passed(outcomes) for outcomes in results) else 1
+    return 0 if passed else 1
 
 
 if __name__ == "__main__":
