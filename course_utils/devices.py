@@ -78,7 +78,7 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
         device = _named(asked, by="get_device" if prefer else "COURSE_DEVICE")
     else:
         for kind in ORDER:
-            if kind == "sim" and (missing := simgpu.problem()):
+            if kind == "sim" and (missing := simgpu.unavailable_reason()):
                 notes.append(missing)
                 continue
             if not _present(kind):
@@ -91,7 +91,7 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
             if (problem := fault(device)) is None:
                 break
             notes.append(f"{kind} is there, but does not work: {problem}")
-    if late := simgpu.give_way(device):
+    if late := simgpu.disable_for(device):
         notes.append(late)
     if not quiet:
         show(device_card(device, notes))
@@ -127,7 +127,7 @@ def fault(device: torch.device) -> str | None:
         return str(error).strip().splitlines()[0]
     if not torch.equal(got, expected):
         return "a matrix product came out wrong"
-    return simgpu.fault() if device.type == "sim" else None
+    return simgpu.self_test() if device.type == "sim" else None
 
 
 def abilities(device: torch.device | str) -> Abilities:

@@ -48,7 +48,7 @@ def gather() -> dict[str, Any]:
             import simgpu
 
             _ask_torch(facts)
-            facts["simulated"] = simgpu.problem() is None
+            facts["simulated"] = simgpu.unavailable_reason() is None
     return facts
 
 

@@ -1,28 +1,30 @@
 """A simulated accelerator: ``torch.device("sim")`` on any machine.
 
-It computes on the CPU, so every result is real. It *behaves* as a GPU does: tensors have a place and
-must be moved, memory is limited, work is queued and the host does not wait for it. And it keeps a
-virtual clock, so it can say how long a GPU would have taken. Whatever it says of time is **modelled**.
+It computes on the CPU, so every result is real. It *behaves* as a GPU does: tensors are on a device and
+must be moved, memory is limited, kernels are queued and run asynchronously to the host. It keeps a
+virtual clock, so it can say how long a GPU would have taken: every time it reports is **modelled**.
 
 Nothing happens until `enable` is called. To read how it is made, begin with ``tensor.py``:
 
-=============== ===========================================================
-``tensor.py``    the tensor and what happens to each operation
-``machine.py``   the devices: memory, clock and random generator of each
-``allocator.py`` device memory; ``expandable.py``: with expandable segments
-``clock.py``     virtual time; ``host.py``: what asking costs the host
-``cost.py``      what an operation does; ``products.py``: of which products; ``latency.py``: how long
-                 it takes, by the figures of ``profiles.json``
-``counters.py``  launches, waits, copies; ``timeline.py``: what happened when
-``history.py``   what was allocated when, and by which line: memory snapshots
-``backend.py``   what PyTorch must be told; ``module.py``: ``torch.sim``
-``mismatch.py``  what is said where tensors are in different places
-``autocast.py``  mixed precision; ``kernels.py``, ``serialize.py``: special cases
-``storage.py``   storages that are made on the device
-``generator.py`` random numbers; ``trial.py``: whether a training step works
-``replicas.py``  ``nn.DataParallel``
-``elsewhere.py`` a process of its own, where this one trains on a real GPU
-=============== ===========================================================
+====================== ==================================================================
+``tensor.py``          the tensor subclass and the dispatch of each operation
+``machine.py``         the devices: memory, clock and random generator of each
+``allocator.py``       the caching allocator; ``expandable.py``: with expandable segments
+``clock.py``           virtual time; ``host.py``: host overhead of dispatch and launch
+``cost.py``            FLOPs and bytes of an operation; ``products.py``: its matrix products;
+                       ``latency.py``: seconds, by the figures of ``profiles.json``
+``counters.py``        launches, synchronizations, copies; ``timeline.py``: traces
+``history.py``         memory snapshots: what was allocated when, and by which line
+``backend.py``         registration with PyTorch; ``module.py``: ``torch.sim``
+``mismatch.py``        the errors of CUDA where tensors are on different devices
+``autocast.py``        mixed precision; ``kernels.py``, ``serialize.py``: special cases
+``storage.py``         untyped storages on the device
+``generator.py``       ``torch.Generator``; ``selftest.py``: whether a training step works
+``data_parallel.py``   ``nn.DataParallel``
+``backward_errors.py`` errors raised during a backward pass
+``nodata.py``          tensors with sizes, memory and time, and no values
+``worker.py``          a worker process, where this process trains on a real GPU
+====================== ==================================================================
 """
 
 from __future__ import annotations
@@ -30,38 +32,34 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-# Two files have the names of functions below. Imported now, they cannot take the functions' places
-# when something imports them later.
-from . import clock as _clock  # noqa: F401
-from . import timeline as _timeline  # noqa: F401
+import torch
 
-if TYPE_CHECKING:
-    import torch
-
-    from .clock import Clock
-    from .counters import Counters
-    from .profiles import Profile
-    from .timeline import Timeline
+# Two modules have the names of functions below: imported first, they cannot replace the functions later.
+from . import clock as _clock
+from . import timeline as _timeline
+from .counters import Counters
+from .machine import MACHINE, Device, parse_memory
+from .profiles import Profile, load
 
 __all__ = [
     "clock",
     "count",
+    "disable_for",
     "enable",
     "enabled",
-    "fault",
     "first",
-    "give_way",
     "host_work",
-    "problem",
     "profile",
+    "self_test",
+    "temporary_device",
     "timeline",
+    "unavailable_reason",
 ]
 
 
-def problem() -> str | None:
-    """Return in one sentence why this PyTorch cannot have the simulated device, or None."""
+def unavailable_reason() -> str | None:
+    """Return in one sentence why this process cannot have the simulated device, or None."""
     try:
         from torch.utils.backend_registration import (  # noqa: F401
             _setup_privateuseone_for_python_backend,
@@ -69,66 +67,65 @@ def problem() -> str | None:
 
         from . import backend
     except (ImportError, AttributeError) as error:
-        import torch
-
         return (
             f"PyTorch {torch.__version__} lacks what the simulated device rests on ({error}); the course "
             "goes on without it."
         )
-    return backend.problem()
+    return backend.unavailable_reason()
 
 
-def give_way(device: torch.device | str) -> str | None:
+problem = unavailable_reason
+"""The name that notebooks use."""
+
+
+def disable_for(device: torch.device | str) -> str | None:
     """Keep the simulated device out of this process, which trains on a real one.
 
     PyTorch trains on one kind of accelerator in a process: with the simulated device registered, a backward
-    pass on any other ends in an assertion of PyTorch's. Where CUDA or XPU have been used `problem` sees it
-    by itself; of MPS it must be told. ``give_way("cpu")`` takes back what was told.
+    pass on any other fails an assertion of PyTorch's. Where CUDA or XPU have been initialized,
+    `unavailable_reason` detects it; MPS must be named here. ``disable_for("cpu")`` reverts the call.
 
     Returns
     -------
     str or None
-        Why it is too late, where the simulated device has been asked for already; else None.
+        Why it is too late, where the simulated device is registered already; else None.
     """
     from . import backend
 
-    return backend.give_way(device)
+    return backend.disable_for(device)
 
 
-def fault() -> str | None:
+def self_test() -> str | None:
     """Return None where a small training step works on a simulated device, else what went wrong.
 
-    The step runs once a process, on a device of its own, and leaves no trace on the others.
+    The step runs once in a process, on a device of its own, and changes no state of the others.
 
     Raises
     ------
     RuntimeError
-        Where this PyTorch cannot register a device from Python; see `problem`.
+        Where this PyTorch cannot register a device from Python; see `unavailable_reason`.
     """
-    first()
-    from . import trial
+    from . import selftest
 
-    return trial.fault()
+    first()
+    return selftest.training_step_error()
 
 
 def enabled() -> bool:
     """Return whether there is a simulated device in this process."""
-    from .machine import MACHINE
-
     return bool(MACHINE.devices)
 
 
 def enable(profile: str = "T4", devices: int = 1, memory: int | str | None = None) -> torch.device:
     """Add simulated devices to this process and return the first, ``sim:0``.
 
-    Asked for again with the same arguments it changes nothing; with others it reconfigures the devices
-    there are, and their tensors stay.
+    Called again with the same arguments it changes nothing; with others it reconfigures the existing
+    devices and keeps their tensors.
 
     Parameters
     ----------
     profile
-        The GPU to simulate, such as ``"T4"``, ``"A100"`` or ``"RTX 4090"``; ``simgpu.profiles.names()``
-        has them all.
+        The GPU to simulate, such as ``"T4"``, ``"A100"`` or ``"RTX 4090"``; see ``simgpu.profiles.names()``.
     devices
         How many.
     memory
@@ -137,16 +134,14 @@ def enable(profile: str = "T4", devices: int = 1, memory: int | str | None = Non
     Raises
     ------
     RuntimeError
-        Where this PyTorch cannot register a device from Python; see `problem`.
+        Where this PyTorch cannot register a device from Python; see `unavailable_reason`.
     ValueError
-        Where an argument is wrong, or tensors in use stand in the way.
+        Where an argument is wrong, or a device that still holds tensors would shrink or go.
     """
-    reason = problem()
+    reason = unavailable_reason()
     if reason is not None:
         raise RuntimeError(reason)
     from . import backend
-    from .machine import MACHINE, Device, parse_memory
-    from .profiles import load
 
     chosen = load(profile)
     if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= 64:
@@ -154,7 +149,7 @@ def enable(profile: str = "T4", devices: int = 1, memory: int | str | None = Non
     capacity = chosen.total_memory if memory is None else parse_memory(memory)
     backend.register()
     if any(device.allocator.allocated for device in MACHINE.devices[devices:]):
-        gc.collect()  # a traceback that nobody needs may still hold tensors
+        gc.collect()  # an old traceback may still hold tensors
     for device in MACHINE.devices[devices:]:
         if device.allocator.allocated:
             raise ValueError(
@@ -180,29 +175,62 @@ def enable(profile: str = "T4", devices: int = 1, memory: int | str | None = Non
 
 
 def first() -> torch.device:
-    """Return ``sim:0``, after adding it with `enable`'s defaults where there is no simulated device.
+    """Return ``sim:0``, after `enable` with its defaults where there is no simulated device.
 
     Raises
     ------
     RuntimeError
-        Where this PyTorch cannot register a device from Python; see `problem`.
+        Where this PyTorch cannot register a device from Python; see `unavailable_reason`.
     """
-    from .machine import MACHINE
-
     return MACHINE.devices[0].torch_device if MACHINE.devices else enable()
+
+
+@contextlib.contextmanager
+def temporary_device(
+    memory: int | str, profile: str = "T4", *, expandable_segments: bool = False
+) -> Iterator[torch.device]:
+    """Add one simulated device within a ``with`` block; the existing ones and their tensors stay as they are.
+
+    Within the block it is the current simulated device. Drop its tensors before the block ends.
+
+    Parameters
+    ----------
+    memory
+        Its capacity, in bytes or as ``"300 MB"``.
+    profile
+        The GPU to simulate.
+    expandable_segments
+        Whether its allocator works as with ``PYTORCH_ALLOC_CONF=expandable_segments:True``.
+
+    Raises
+    ------
+    RuntimeError
+        Where this PyTorch cannot register a device from Python; see `unavailable_reason`.
+    """
+    first()
+    device = Device(
+        len(MACHINE.devices),
+        load(profile),
+        parse_memory(memory),
+        MACHINE.host,
+        expandable_segments=expandable_segments,
+    )
+    MACHINE.devices.append(device)
+    before, MACHINE.current = MACHINE.current, device.index
+    try:
+        yield device.torch_device
+    finally:
+        MACHINE.devices.remove(device)
+        MACHINE.current = before
 
 
 def profile(device: torch.device | str | int | None = None) -> Profile:
     """Return the figures of the GPU that a device simulates."""
-    from .machine import MACHINE
-
     return MACHINE.device(device).profile
 
 
-def clock(device: torch.device | str | int | None = None) -> Clock:
+def clock(device: torch.device | str | int | None = None) -> _clock.Clock:
     """Return a device's clock. Its times are modelled, in seconds."""
-    from .machine import MACHINE
-
     return MACHINE.device(device).clock
 
 
@@ -214,18 +242,13 @@ def host_work(seconds: float, name: str = "host work") -> None:
     ValueError
         Where ``seconds`` is negative.
     """
-    from .machine import MACHINE
-
     MACHINE.host.advance(seconds, name)
-    MACHINE.arrive()
+    MACHINE.run_arrivals()
 
 
 @contextlib.contextmanager
 def count() -> Iterator[Counters]:
-    """Count launches, waits and copies within a ``with`` block."""
-    from .counters import Counters
-    from .machine import MACHINE
-
+    """Count launches, synchronizations and copies within a ``with`` block."""
     counters = Counters()
     MACHINE.counting.append(counters)
     try:
@@ -235,16 +258,12 @@ def count() -> Iterator[Counters]:
 
 
 @contextlib.contextmanager
-def timeline() -> Iterator[Timeline]:
-    """Collect what happens on the virtual clock within a ``with`` block, to plot or to export."""
-    from .clock import Span
-    from .machine import MACHINE
-    from .timeline import Timeline
-
-    spans: list[Span] = []
-    collect = spans.append
-    MACHINE.host.listeners.append(collect)
+def timeline() -> Iterator[_timeline.Timeline]:
+    """Record the spans of the virtual clock within a ``with`` block, to plot or to export."""
+    spans: list[_clock.Span] = []
+    record = spans.append
+    MACHINE.host.listeners.append(record)
     try:
-        yield Timeline(spans)
+        yield _timeline.Timeline(spans)
     finally:
-        MACHINE.host.listeners.remove(collect)
+        MACHINE.host.listeners.remove(record)

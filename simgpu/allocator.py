@@ -27,7 +27,8 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NoReturn
 
@@ -45,43 +46,27 @@ FIRST_ADDRESS = 0x7F00_0000_0000
 """Where the first segment lies; it only has to look like an address."""
 
 
+@dataclass(eq=False, slots=True)
 class Segment:
     """A stretch of device memory that came from the driver in one piece."""
 
-    __slots__ = ("address", "pool", "size")
+    address: int
+    size: int
+    pool: Pool
 
-    def __init__(self, address: int, size: int, pool: Pool) -> None:
-        self.address = address
-        self.size = size
-        self.pool = pool
-
-    def ranges(self) -> list[tuple[int, int]]:
+    def mapped_ranges(self) -> list[tuple[int, int]]:
         """Return where there is memory behind its addresses: the first one, and how many bytes."""
         return [(self.address, self.size)]
 
 
+@dataclass(eq=False, slots=True)
 class Block:
-    """A piece of a segment, given out by `Allocator.allocate`. It is equal only to itself.
+    """A piece of a segment, allocated by `Allocator.allocate`. It is equal only to itself."""
 
-    Attributes
-    ----------
-    size
-        Bytes taken from the segment; 0 for a request of zero bytes.
-    requested
-        Bytes asked for.
-    segment
-        The segment that it lies in; None for a request of zero bytes.
-    address
-        Where it begins.
-    """
-
-    __slots__ = ("address", "requested", "segment", "size")
-
-    def __init__(self, size: int, requested: int, segment: Segment | None, address: int) -> None:
-        self.size = size
-        self.requested = requested
-        self.segment = segment
-        self.address = address
+    size: int  # bytes of the segment; 0 for a request of zero bytes
+    requested: int  # bytes of the request
+    segment: Segment | None  # None for a request of zero bytes
+    address: int
 
     @property
     def offset(self) -> int:
@@ -89,65 +74,56 @@ class Block:
         return self.address - self.segment.address if self.segment else 0
 
 
-class Usage:
-    """How much is in use (blocks, or segments) in one pool or in all: now, at most at once, and ever.
+class Stat:
+    """A figure of ``memory_stats()``: its value now, its peak, and the total of all increases."""
 
-    Of each the number, the bytes, and the bytes requested.
-    """
-
-    __slots__ = (
-        "bytes", "bytes_ever", "bytes_peak", "count", "count_ever", "count_peak",
-        "requested", "requested_ever", "requested_peak",
-    )  # fmt: skip
+    __slots__ = ("current", "peak", "total")
 
     def __init__(self) -> None:
-        self.count = self.count_peak = self.count_ever = 0
-        self.bytes = self.bytes_peak = self.bytes_ever = 0
-        self.requested = self.requested_peak = self.requested_ever = 0
+        self.current = self.peak = self.total = 0
 
-    def grow(self, nbytes: int) -> None:
-        """Count more bytes of what was counted already, or fewer."""
-        self.bytes += nbytes
-        self.requested += nbytes
-        self.bytes_ever += max(nbytes, 0)
-        self.requested_ever += max(nbytes, 0)
-        self.bytes_peak = max(self.bytes_peak, self.bytes)
-        self.requested_peak = max(self.requested_peak, self.requested)
+    def add(self, amount: int) -> None:
+        """Increase the value; a negative amount decreases it and leaves peak and total."""
+        self.current = current = self.current + amount
+        if amount > 0:
+            self.total += amount
+            if current > self.peak:
+                self.peak = current
+
+
+class Usage:
+    """How much is in use (blocks, or segments) in one pool or in all.
+
+    Attributes
+    ----------
+    count, bytes, requested
+        The number, the bytes, and the bytes requested, each as a `Stat`.
+    """
+
+    def __init__(self) -> None:
+        self.count, self.bytes, self.requested = self.stats = (Stat(), Stat(), Stat())
 
     def add(self, size: int, requested: int) -> None:
         """Count one more."""
-        self.count_ever += 1
-        self.bytes_ever += size
-        self.requested_ever += requested
-        self.count = count = self.count + 1
-        if count > self.count_peak:
-            self.count_peak = count
-        self.bytes = total = self.bytes + size
-        if total > self.bytes_peak:
-            self.bytes_peak = total
-        self.requested = total = self.requested + requested
-        if total > self.requested_peak:
-            self.requested_peak = total
+        self.count.add(1)
+        self.bytes.add(size)
+        self.requested.add(requested)
+
+    def grow(self, nbytes: int) -> None:
+        """Count more bytes, or fewer, of segments that were counted already."""
+        self.bytes.add(nbytes)
+        self.requested.add(nbytes)
 
     def remove(self, size: int, requested: int) -> None:
         """Count one less."""
-        self.count -= 1
-        self.bytes -= size
-        self.requested -= requested
+        self.count.current -= 1
+        self.bytes.current -= size
+        self.requested.current -= requested
 
     def recount(self, sizes: list[int], requested: list[int]) -> None:
-        """Count anew what is in use now."""
-        self.count, self.bytes, self.requested = len(sizes), sum(sizes), sum(requested)
-
-    def reset_peak(self) -> None:
-        """Let the peaks begin again at what is in use now."""
-        self.count_peak, self.bytes_peak = self.count, self.bytes
-        self.requested_peak = self.requested
-
-    def reset_ever(self) -> None:
-        """Let the sums begin again with what is in use now."""
-        self.count_ever, self.bytes_ever = self.count, self.bytes
-        self.requested_ever = self.requested
+        """Set what is in use now."""
+        self.count.current = len(sizes)
+        self.bytes.current, self.requested.current = sum(sizes), sum(requested)
 
 
 Chunk = tuple[int, int, Segment]
@@ -171,22 +147,22 @@ class Pool:
         self.blocks = Usage()
         self.segments = Usage()
         self.chunks: list[Chunk] = []
-        self.starting: dict[int, Chunk] = {}
-        self.ending: dict[int, Chunk] = {}
+        self.by_start: dict[int, Chunk] = {}
+        self.by_end: dict[int, Chunk] = {}
 
     def put(self, size: int, address: int, segment: Segment, _insort=insort) -> None:
         """Add a free chunk. (`insort` as a default: a global may be gone when the interpreter exits.)"""
         chunk = (size, address, segment)
         _insort(self.chunks, chunk)
-        self.starting[address] = self.ending[address + size] = chunk
+        self.by_start[address] = self.by_end[address + size] = chunk
 
     def put_merged(self, size: int, address: int, segment: Segment) -> None:
         """Add a free chunk, merged with the free chunks on either side."""
-        after = self.starting.get(address + size)
+        after = self.by_start.get(address + size)
         if after is not None:
             self.take(after)
             size += after[0]
-        before = self.ending.get(address)
+        before = self.by_end.get(address)
         if before is not None:
             self.take(before)
             size += before[0]
@@ -197,15 +173,15 @@ class Pool:
         """Remove a free chunk."""
         size, address, _ = chunk
         del self.chunks[_bisect(self.chunks, chunk)]
-        del self.starting[address], self.ending[address + size]
+        del self.by_start[address], self.by_end[address + size]
 
     def clear(self) -> None:
         """Remove all free chunks."""
         self.chunks.clear()
-        self.starting.clear()
-        self.ending.clear()
+        self.by_start.clear()
+        self.by_end.clear()
 
-    def idle(self) -> list[Chunk]:
+    def idle_segments(self) -> list[Chunk]:
         """Return the chunks that are whole segments."""
         return [chunk for chunk in self.chunks if chunk[0] == chunk[2].size]
 
@@ -240,12 +216,12 @@ class Allocator:
         self._ooms = 0
         self._mapped = self._unmapped = 0
         self._next_address = FIRST_ADDRESS
-        self._held: set[Segment] = set()
-        self._live: set[Block] = set()
-        self._waiting: list[Block] = []
-        self._changing = False
+        self._segments_held: set[Segment] = set()
+        self._live_blocks: set[Block] = set()
+        self._pending_frees: list[Block] = []
+        self._in_change = False
         self._lock = threading.Lock()
-        self.note: Callable[[str, int, int], None] | None = None
+        self.on_event: Callable[[str, int, int], None] | None = None
         """Called with every event while a history is recorded: what, the address, the bytes."""
         self.capacity = capacity
 
@@ -268,14 +244,14 @@ class Allocator:
         size = (nbytes + ROUNDING - 1) & -ROUNDING
         pool = self._small if size <= LARGEST_SMALL else self._large
         with self._lock:
-            if self._changing or self._waiting:
-                self._settle()
-            self._changing = True
+            if self._in_change or self._pending_frees:
+                self._settle_pending()
+            self._in_change = True
             position = bisect_left(pool.chunks, (size,))
             if position == len(pool.chunks):
                 self._add_segment(pool, size)
                 position = bisect_left(pool.chunks, (size,))
-            chunk = self._chosen(pool, position) if self.expandable else pool.chunks[position]
+            chunk = self._choose_chunk(pool, position) if self.expandable else pool.chunks[position]
             available, address, segment = chunk
             pool.take(chunk)
             if available - size >= pool.least_rest:
@@ -285,10 +261,10 @@ class Allocator:
             pool.blocks.add(size, nbytes)
             self._blocks.add(size, nbytes)
             block = Block(size, nbytes, segment, address)
-            self._live.add(block)
-            self._changing = False
-            if self.note:
-                self.note("alloc", address, nbytes)
+            self._live_blocks.add(block)
+            self._in_change = False
+            if self.on_event:
+                self.on_event("alloc", address, nbytes)
         return block
 
     def free(self, block: Block) -> None:
@@ -299,67 +275,72 @@ class Allocator:
         RuntimeError
             If the block is not in use: freed before, or given out by another device's allocator.
         """
-        if block not in self._live:
+        if block not in self._live_blocks:
             if block.size == 0:
                 return
             raise RuntimeError(
                 f"a block of {block.size} bytes is not in use on sim:{self.index}; free each block once"
             )
         if self._lock.locked():
-            self._waiting.append(block)
+            self._pending_frees.append(block)
             return
         with self._lock:
-            if self._changing or self._waiting:
-                self._settle()
+            if self._in_change or self._pending_frees:
+                self._settle_pending()
             self._release(block)
 
     def empty_cache(self) -> None:
         """Give the segments without a block in use back to the driver."""
         with self._lock:
-            self._settle()
-            self._changing = True
-            self._give_back_idle()
-            self._changing = False
+            self._settle_pending()
+            self._in_change = True
+            self._release_idle()
+            self._in_change = False
 
     def reset_peak(self) -> None:
         """Let all peaks begin again at what is in use now."""
-        self._catch_up()
-        for usage in self._usages():
-            usage.reset_peak()
+        self._settle_if_idle()
+        for stat in self._stats():
+            stat.peak = stat.current
 
-    def reset_ever(self) -> None:
+    def reset_accumulated(self) -> None:
         """Let all sums, of what was ever allocated and freed, begin again."""
-        self._catch_up()
+        self._settle_if_idle()
         self._retries = self._ooms = self._mapped = self._unmapped = 0
-        for usage in self._usages():
-            usage.reset_ever()
+        for stat in self._stats():
+            stat.total = stat.current
 
-    def _usages(self) -> tuple[Usage, ...]:
-        small, large = self._small, self._large
-        pools = (small.blocks, small.segments, large.blocks, large.segments)
-        return (*pools, self._blocks, self._segments)
+    def _stats(self) -> Iterator[Stat]:
+        for owner in (
+            self._small.blocks,
+            self._small.segments,
+            self._large.blocks,
+            self._large.segments,
+        ):
+            yield from owner.stats
+        yield from (*self._blocks.stats, *self._segments.stats)
 
     @property
     def allocated(self) -> int:
         """Bytes of the blocks in use, rounding included."""
-        self._catch_up()
-        return self._blocks.bytes
+        self._settle_if_idle()
+        return self._blocks.bytes.current
 
     @property
     def reserved(self) -> int:
         """Bytes of all segments."""
-        self._catch_up()
-        return self._segments.bytes
+        self._settle_if_idle()
+        return self._segments.bytes.current
 
     @property
     def max_allocated(self) -> int:
         """The most bytes allocated at once since the last `reset_peak`."""
-        return self._blocks.bytes_peak
+        return self._blocks.bytes.peak
 
     @property
     def max_reserved(self) -> int:
         """The most bytes reserved at once since the last `reset_peak`."""
-        return self._segments.bytes_peak
+        return self._segments.bytes.peak
 
     @property
     def free_memory(self) -> int:
@@ -391,14 +372,13 @@ class Allocator:
         ``current``; an active block is always an allocated one here.
         """
         with self._lock:
-            self._settle()
+            self._settle_pending()
+            segments = self._segments.count
             figures = {
                 "num_alloc_retries": self._retries,
                 "num_ooms": self._ooms,
-                "num_device_alloc": self._segments.count_ever + self._mapped,
-                "num_device_free": self._segments.count_ever
-                - self._segments.count
-                + self._unmapped,
+                "num_device_alloc": segments.total + self._mapped,
+                "num_device_free": segments.total - segments.current + self._unmapped,
             }
             small, large = self._small, self._large
             for name, blocks, segments, pools in (
@@ -406,20 +386,19 @@ class Allocator:
                 ("small_pool", small.blocks, small.segments, (small,)),
                 ("large_pool", large.blocks, large.segments, (large,)),
             ):
-                for metric, usage, field in (
-                    ("allocation", blocks, "count"),
-                    ("allocated_bytes", blocks, "bytes"),
-                    ("active", blocks, "count"),
-                    ("active_bytes", blocks, "bytes"),
-                    ("requested_bytes", blocks, "requested"),
-                    ("segment", segments, "count"),
-                    ("reserved_bytes", segments, "bytes"),
+                for metric, stat in (
+                    ("allocation", blocks.count),
+                    ("allocated_bytes", blocks.bytes),
+                    ("active", blocks.count),
+                    ("active_bytes", blocks.bytes),
+                    ("requested_bytes", blocks.requested),
+                    ("segment", segments.count),
+                    ("reserved_bytes", segments.bytes),
                 ):
-                    current, ever = getattr(usage, field), getattr(usage, f"{field}_ever")
-                    figures[f"{metric}.{name}.current"] = current
-                    figures[f"{metric}.{name}.peak"] = getattr(usage, f"{field}_peak")
-                    figures[f"{metric}.{name}.allocated"] = ever
-                    figures[f"{metric}.{name}.freed"] = ever - current
+                    figures[f"{metric}.{name}.current"] = stat.current
+                    figures[f"{metric}.{name}.peak"] = stat.peak
+                    figures[f"{metric}.{name}.allocated"] = stat.total
+                    figures[f"{metric}.{name}.freed"] = stat.total - stat.current
                 splits = [
                     size
                     for pool in pools
@@ -433,8 +412,8 @@ class Allocator:
     def snapshot(self) -> list[dict[str, Any]]:
         """Return the segments and what lies in them, in the shape of ``torch.cuda.memory_snapshot()``."""
         with self._lock:
-            self._settle()
-            return [self._describe(*found) for found in self._layout()]
+            self._settle_pending()
+            return [self._describe(*segment) for segment in self._layout()]
 
     def summary(self) -> str:
         """Return a small table of the memory in use, like ``torch.cuda.memory_summary()``."""
@@ -451,11 +430,11 @@ class Allocator:
             ("Allocations", "allocation", str),
             ("Segments", "segment", str),
         ):
-            now, peak, ever, freed = (
+            now, peak, total, freed = (
                 show(figures[f"{metric}.all.{field}"])
                 for field in ("current", "peak", "allocated", "freed")
             )
-            lines.append(f"{label:22}{now:>12}{peak:>12}{ever:>14}{freed:>14}")
+            lines.append(f"{label:22}{now:>12}{peak:>12}{total:>14}{freed:>14}")
         split = format_size(figures["inactive_split_bytes.all.current"])
         lines.append(f"{'Free, not releasable':22}{split:>12}")
         lines.append(
@@ -465,24 +444,24 @@ class Allocator:
 
     def _release(self, block: Block) -> None:
         """Take a block back and merge it with the free chunks beside it; the lock is held."""
-        self._changing = True
-        self._live.remove(block)
+        self._in_change = True
+        self._live_blocks.remove(block)
         segment = block.segment
         pool = segment.pool
         pool.blocks.remove(block.size, block.requested)
         self._blocks.remove(block.size, block.requested)
         pool.put_merged(block.size, block.address, segment)
-        self._changing = False
-        if self.note:
-            self.note("free", block.address, block.requested)
+        self._in_change = False
+        if self.on_event:
+            self.on_event("free", block.address, block.requested)
 
     def _add_segment(self, pool: Pool, size: int) -> None:
         """Get a segment for a request of ``size`` bytes (rounded) from the driver, or raise."""
-        total = _from_the_driver(size)
-        if self._segments.bytes + total > self._capacity:
-            self._give_back_idle()
+        total = _segment_size(size)
+        if self._segments.bytes.current + total > self._capacity:
+            self._release_idle()
             self._retries += 1
-            if self._segments.bytes + total > self._capacity:
+            if self._segments.bytes.current + total > self._capacity:
                 self._fail(size)
         segment = Segment(self._next_address, total, pool)
         # The gap keeps segments apart, so that their chunks never touch and merge.
@@ -490,37 +469,37 @@ class Allocator:
         pool.segments.add(total, total)
         self._segments.add(total, total)
         pool.put(total, segment.address, segment)
-        self._held.add(segment)
-        if self.note:
-            self.note("segment_alloc", segment.address, total)
+        self._segments_held.add(segment)
+        if self.on_event:
+            self.on_event("segment_alloc", segment.address, total)
 
-    def _chosen(self, pool: Pool, position: int) -> Chunk:
-        """Return the free chunk to cut a block from: that at ``position`` is the smallest one that is large enough."""
+    def _choose_chunk(self, pool: Pool, position: int) -> Chunk:
+        """Return the free chunk to cut a block from; at ``position`` is the smallest that is large enough."""
         return pool.chunks[position]
 
     def _fail(self, size: int) -> NoReturn:
         """Note that a request of ``size`` bytes does not fit, end the change and raise."""
         self._ooms += 1
-        self._changing = False
-        if self.note:
-            self.note("oom", self._capacity - self._segments.bytes, size)
-        raise torch.OutOfMemoryError(self._out_of_memory(_from_the_driver(size)))
+        self._in_change = False
+        if self.on_event:
+            self.on_event("oom", self._capacity - self._segments.bytes.current, size)
+        raise torch.OutOfMemoryError(self._out_of_memory(_segment_size(size)))
 
-    def _give_back_idle(self) -> None:
+    def _release_idle(self) -> None:
         """Give the segments without a block in use back to the driver; within a change."""
         for pool in (self._small, self._large):
-            for chunk in pool.idle():
+            for chunk in pool.idle_segments():
                 size, _, segment = chunk
                 pool.take(chunk)
                 pool.segments.remove(size, size)
                 self._segments.remove(size, size)
-                self._held.remove(segment)
-                if self.note:
-                    self.note("segment_free", segment.address, size)
+                self._segments_held.remove(segment)
+                if self.on_event:
+                    self.on_event("segment_free", segment.address, size)
 
     def _out_of_memory(self, nbytes: int) -> str:
         """Return CUDA's sentence, with this device's figures."""
-        allocated, reserved = self._blocks.bytes, self._segments.bytes
+        allocated, reserved = self._blocks.bytes.current, self._segments.bytes.current
         return (
             f"sim out of memory. Tried to allocate {format_size(nbytes)}. GPU {self.index} has a total "
             f"capacity of {format_size(self._capacity)} of which {format_size(self._capacity - reserved)} "
@@ -533,28 +512,30 @@ class Allocator:
             "(All figures are modelled.)"
         )
 
-    def _catch_up(self) -> None:
+    def _settle_if_idle(self) -> None:
         """Settle before figures are read, unless a call under way will do it."""
-        if (self._changing or self._waiting) and not self._lock.locked():
+        if (self._in_change or self._pending_frees) and not self._lock.locked():
             with self._lock:
-                self._settle()
+                self._settle_pending()
 
-    def _settle(self) -> None:
+    def _settle_pending(self) -> None:
         """Mend what Ctrl-C left halfway, then free the blocks that wait; the lock is held."""
-        if self._changing:
+        if self._in_change:
             self._rebuild()
-        while self._waiting:
-            if self._waiting[0] in self._live:
-                self._release(self._waiting[0])
-            self._waiting.pop(0)
+        while self._pending_frees:
+            if self._pending_frees[0] in self._live_blocks:
+                self._release(self._pending_frees[0])
+            self._pending_frees.pop(0)
 
     def _rebuild(self) -> None:
         """Derive the free chunks and the figures of now from the segments held and the blocks in use."""
-        live, held = list(self._live), list(self._held)
+        live, held = list(self._live_blocks), list(self._segments_held)
         for pool in (self._small, self._large):
             pool.clear()
-            mine = [block for block in live if block.segment.pool is pool]
-            pool.blocks.recount([block.size for block in mine], [block.requested for block in mine])
+            blocks = [block for block in live if block.segment.pool is pool]
+            pool.blocks.recount(
+                [block.size for block in blocks], [block.requested for block in blocks]
+            )
             self._recount(pool.segments, [segment for segment in held if segment.pool is pool])
         self._blocks.recount([block.size for block in live], [block.requested for block in live])
         self._recount(self._segments, held)
@@ -562,7 +543,7 @@ class Allocator:
             for piece in pieces:
                 if not isinstance(piece, Block):
                     segment.pool.put(*piece)
-        self._changing = False
+        self._in_change = False
 
     def _recount(self, usage: Usage, segments: list[Segment]) -> None:
         """Count anew these segments."""
@@ -575,13 +556,13 @@ class Allocator:
         Of each the segment, where its memory begins, how many bytes it has, and what lies there.
         """
         inside: dict[Segment, list[Block]] = {
-            segment: [] for segment in sorted(self._held, key=_address)
+            segment: [] for segment in sorted(self._segments_held, key=_address)
         }
-        for block in sorted(self._live, key=_address):
+        for block in sorted(self._live_blocks, key=_address):
             inside[block.segment].append(block)
         layout = []
         for segment, blocks in inside.items():
-            for start, length in segment.ranges():
+            for start, length in segment.mapped_ranges():
                 pieces: list[Block | Chunk] = []
                 position, end = start, start + length
                 for block in blocks:
@@ -603,14 +584,11 @@ class Allocator:
         blocks = []
         for piece in pieces:
             if isinstance(piece, Block):
-                size, address, requested = piece.size, piece.address, piece.requested
-                state = "active_allocated"
+                block = (piece.address, piece.size, piece.requested, "active_allocated")
             else:
-                size, address, _ = piece
-                requested, state = 0, "inactive"
-            blocks.append(
-                {"address": address, "size": size, "requested_size": requested, "state": state}
-            )
+                block = (piece[1], piece[0], 0, "inactive")
+            names = ("address", "size", "requested_size", "state")
+            blocks.append(dict(zip(names, block, strict=True)))
         allocated = sum(block["size"] for block in blocks if block["state"] != "inactive")
         return {
             "device": self.index,
@@ -626,7 +604,7 @@ class Allocator:
         }
 
 
-def _from_the_driver(size: int) -> int:
+def _segment_size(size: int) -> int:
     """Return how many bytes a request of ``size`` bytes (rounded) asks of the driver."""
     if size <= LARGEST_SMALL:
         return SMALL_SEGMENT

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from .tensor import is_composite, take_apart
+from .tensor import decompose, is_composite
 
 LOWER_PRECISION = (
     "_convolution _convolution.deprecated conv1d conv2d conv3d conv_tbc conv_transpose1d "
@@ -53,13 +53,13 @@ WIDEST = (
 )
 """These run in the widest dtype among their tensors."""
 
-MADE_OF_OTHERS = (
+COMPOSITE = (
     "cross_entropy_loss nll_loss_nd pairwise_distance lstm.input lstm.data gru.input gru.data "
     "rnn_tanh.input rnn_tanh.data rnn_relu.input rnn_relu.data upsample_nearest1d.vec "
     "upsample_nearest2d.vec upsample_nearest3d.vec upsample_linear1d.vec upsample_bilinear2d.vec "
     "upsample_trilinear3d.vec upsample_bicubic2d.vec"
 )
-"""On no list of PyTorch's, and made of operations that are; taken apart here, for inference mode too."""
+"""On no list of PyTorch's, and composed of operations that are; decomposed here, for inference mode too."""
 
 BANNED = "binary_cross_entropy"
 
@@ -86,11 +86,13 @@ def _cast(x: Any, dtype: torch.dtype) -> Any:
     if not torch.is_autocast_cache_enabled():
         return x.to(dtype)
     key = (id(x), dtype)  # a weight is cast once, as long as the outermost autocast lasts
-    known = _cast_weights.get(key)
-    is_without_graph = known is not None and torch.is_grad_enabled() and not known[1].requires_grad
-    if known is None or known[0]() is not x or is_without_graph:
-        known = _cast_weights[key] = (weakref.ref(x), x.to(dtype))
-    return known[1]
+    cached = _cast_weights.get(key)
+    is_without_graph = (
+        cached is not None and torch.is_grad_enabled() and not cached[1].requires_grad
+    )
+    if cached is None or cached[0]() is not x or is_without_graph:
+        cached = _cast_weights[key] = (weakref.ref(x), x.to(dtype))
+    return cached[1]
 
 
 def _to(always: torch.dtype | None, op: Any) -> Callable[..., Any]:
@@ -107,14 +109,14 @@ def _to(always: torch.dtype | None, op: Any) -> Callable[..., Any]:
 
 def _float32_result(op: Any) -> Callable[..., Any]:
     names = [a.name for a in op._schema.arguments]
-    place = names.index("dtype") if "dtype" in names else None
+    position = names.index("dtype") if "dtype" in names else None
 
     def rule(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(_KEYS):
-            asked = kwargs.get("dtype")
-            if asked is None and place is not None and len(args) > place:
-                asked = args[place]
-            if asked is None and _is_eligible(args[0]):
+            dtype = kwargs.get("dtype")
+            if dtype is None and position is not None and len(args) > position:
+                dtype = args[position]
+            if dtype is None and _is_eligible(args[0]):
                 args = (_cast(args[0], torch.float32), *args[1:])
             return op(*args, **kwargs)
 
@@ -124,8 +126,8 @@ def _float32_result(op: Any) -> Callable[..., Any]:
 def _to_widest(op: Any) -> Callable[..., Any]:
     def rule(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(_KEYS):
-            found = {x.dtype for x in tree_leaves((args, kwargs)) if _is_eligible(x)}
-            if len(found) > 1:
+            dtypes = {x.dtype for x in tree_leaves((args, kwargs)) if _is_eligible(x)}
+            if len(dtypes) > 1:
                 kwargs = {key: _cast(value, torch.float32) for key, value in kwargs.items()}
                 args = tuple(_cast(x, torch.float32) for x in args)
             return op(*args, **kwargs)
@@ -133,8 +135,8 @@ def _to_widest(op: Any) -> Callable[..., Any]:
     return rule
 
 
-def _taken_apart(op: Any) -> Callable[..., Any]:
-    return lambda *args, **kwargs: take_apart(op, args, kwargs)
+def _decomposed(op: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: decompose(op, args, kwargs)
 
 
 def _banned(*args: Any, **kwargs: Any) -> Any:
@@ -161,13 +163,13 @@ def clear_cache() -> None:
 def register(library: Any, fallback: Any) -> list[Callable[..., Any]]:
     """Register the rules and return them; ``library`` is of the namespace aten, ``fallback`` of all."""
     fallback.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
-    made: list[Callable[..., Any]] = []
+    registered: list[Callable[..., Any]] = []
     rules = {
         LOWER_PRECISION: partial(_to, None),
         FLOAT32: partial(_to, torch.float32),
         FLOAT32_RESULT: _float32_result,
         WIDEST: _to_widest,
-        MADE_OF_OTHERS: _taken_apart,
+        COMPOSITE: _decomposed,
     }
     for names, rule in rules.items():
         for name in names.split():
@@ -177,8 +179,8 @@ def register(library: Any, fallback: Any) -> list[Callable[..., Any]]:
                 continue
             if name == "rms_norm" and not _is_on_cudas_list(name):
                 continue
-            if rule is not _taken_apart or is_composite(op):
-                made.append(rule(op))
-                library.impl(name, made[-1], "AutocastPrivateUse1")
+            if rule is not _decomposed or is_composite(op):
+                registered.append(rule(op))
+                library.impl(name, registered[-1], "AutocastPrivateUse1")
     library.impl(BANNED, _banned, "AutocastPrivateUse1")
-    return made
+    return registered

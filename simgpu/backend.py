@@ -23,21 +23,21 @@ from torch.nn.parameter import (
 from torch.utils._device import _device_constructors
 from torch.utils._pytree import tree_leaves
 
-from . import autocast, generator, kernels, replicas, serialize, storage, unwinding
+from . import autocast, backward_errors, data_parallel, generator, kernels, serialize, storage
 from .machine import MACHINE
 from .module import Event, SimModule, Stream
 from .tensor import SimTensor, is_pinned, mark_pinned, run
 
 _failures: list[str] = []
-_given_to: list[str] = []  # real devices that this process trains on
+_disabled_for: list[str] = []  # real devices that this process trains on
 _libraries: list[Any] = []  # a library that is collected takes its kernels with it
 
 
-def problem() -> str | None:
+def unavailable_reason() -> str | None:
     """Return in one sentence why this PyTorch cannot have the device, or None."""
     if _failures:
         return _failures[0]
-    if real := _real():
+    if real := _accelerator_in_use():
         return f"This process uses {real}. {ONE_KIND}"
     name = torch._C._get_privateuse1_backend_name()
     if name not in ("privateuseone", "sim"):
@@ -50,29 +50,29 @@ def problem() -> str | None:
 ONE_KIND = (
     "PyTorch trains on one kind of accelerator in a process, so the simulated GPU stays out of it."
 )
-"""https://github.com/pytorch/pytorch/issues/161129: a backward pass on the other kind ends in an assertion."""
+"""See https://github.com/pytorch/pytorch/issues/161129: backward on the other kind fails an assertion."""
 
 
-def _real() -> str | None:
+def _accelerator_in_use() -> str | None:
     """The real accelerator that keeps the device out, if one does."""
-    used = [*_given_to, *(k for k in ("cuda", "xpu") if getattr(torch, k).is_initialized())]
+    used = [*_disabled_for, *(k for k in ("cuda", "xpu") if getattr(torch, k).is_initialized())]
     return used[0] if used and not _libraries else None
 
 
-def gave_way() -> bool:
+def is_disabled() -> bool:
     """Return whether a real accelerator, in use, is what keeps the device out."""
-    return _real() is not None
+    return _accelerator_in_use() is not None
 
 
-def give_way(device: torch.device | str) -> str | None:
+def disable_for(device: torch.device | str) -> str | None:
     """Stay out of a process that trains on this device; return why it is too late, or None."""
     kind = torch.device(device).type
-    _given_to.clear()
+    _disabled_for.clear()
     if kind in ("cpu", "meta", "sim"):
         return None
     if _libraries:
-        return unwinding.TOO_LATE.format(kind)
-    _given_to.append(str(device))
+        return backward_errors.TOO_LATE.format(kind)
+    _disabled_for.append(str(device))
     return None
 
 
@@ -82,7 +82,7 @@ def register() -> None:
     Raises
     ------
     RuntimeError
-        Where this release of PyTorch wants it done in another way. From then on `problem` says so.
+        Where this release of PyTorch wants it done in another way. From then on `unavailable_reason` says so.
     """
     if _libraries:
         return
@@ -100,53 +100,53 @@ def _register() -> None:
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     _setup_privateuseone_for_python_backend(
-        "sim", backend_module=SimModule("torch.sim"), device_guard=unwinding.Guard()
+        "sim", backend_module=SimModule("torch.sim"), device_guard=backward_errors.Guard()
     )
-    unwinding.after_backward()
-    every = torch.library.Library("_", "IMPL")
-    every.fallback(_run, "PrivateUse1")
-    for layout in (
+    backward_errors.patch_engine()
+    fallback = torch.library.Library("_", "IMPL")
+    layouts = (
+        "",
         "Sparse",
         "SparseCsr",
         "NestedTensor",
-    ):  # asked for in C++, with no tensor of ours
-        every.fallback(_run, f"{layout}PrivateUse1")
+    )  # the last three for factories called in C++
+    for layout in layouts:
+        fallback.fallback(_run, f"{layout}PrivateUse1")
     library = torch.library.Library("aten", "IMPL")
-    _libraries.extend([every, library])
-    ours = [run, _run, SimTensor.__torch_dispatch__.__func__]
-    ours += kernels.register(library) + autocast.register(library, every)
-    _keep_the_compiler_out(ours)
-    _graphs_as_they_are()
-    _pinned_memory(library)
-    _parameters()
-    _accelerator()
-    _streams()
-    _optimizers()
+    _libraries.extend([fallback, library])
+    functions = [run, _run, SimTensor.__torch_dispatch__.__func__]
+    functions += kernels.register(library) + autocast.register(library, fallback)
+    _skip_in_dynamo(functions)
+    _bypass_inductor()
+    _patch_pinned_memory(library)
+    _patch_parameters()
+    _patch_accelerator()
+    _patch_streams()
+    _patch_optimizers()
     generator.register()
     storage.register()
-    replicas.register()
+    data_parallel.register()
     torch.serialization.register_package(5, serialize.tag, serialize.restore)
-    _after(torch, "clear_autocast_cache", autocast.clear_cache)
+    _clear_autocast_cache()
 
 
 def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
     return run(op, args, kwargs)
 
 
-def _after(owner: Any, name: str, then: Any) -> None:
-    original = getattr(owner, name)
+def _clear_autocast_cache() -> None:
+    original = torch.clear_autocast_cache
 
     @functools.wraps(original)
-    def both(*args: Any, **kwargs: Any) -> Any:
-        result = original(*args, **kwargs)
-        then()
-        return result
+    def clear_autocast_cache() -> None:
+        original()
+        autocast.clear_cache()
 
-    setattr(owner, name, both)
+    torch.clear_autocast_cache = clear_autocast_cache
 
 
-def _keep_the_compiler_out(functions: list[Any]) -> None:
-    """Let ``torch.compile`` run what is on the device as it stands, and not translate our own code."""
+def _skip_in_dynamo(functions: list[Any]) -> None:
+    """Let Dynamo skip the functions of this package: operations on the device run eagerly."""
     from torch._C._dynamo import eval_frame
 
     if hasattr(eval_frame, "set_code_exec_strategy"):
@@ -155,74 +155,73 @@ def _keep_the_compiler_out(functions: list[Any]) -> None:
             eval_frame.set_code_exec_strategy(function.__code__, skip)
 
 
-def _graphs_as_they_are() -> None:
-    """Let Inductor, which makes no code for this device, give back a captured graph that makes its tensors."""
+def _bypass_inductor() -> None:
+    """Let Inductor, which has no codegen for this device, run a captured graph eagerly."""
     call = torch._TorchCompileInductorWrapper.__call__
 
     @functools.wraps(call)
     def compile_or_not(self: Any, model_: Any, inputs_: Any, **more: Any) -> Any:
         default = torch.utils._device.CURRENT_DEVICE  # some releases leave it out of the graph
-        if any(map(_is_of_sim, model_.graph.nodes)) or getattr(default, "type", "") == "sim":
+        if any(map(_node_uses_sim, model_.graph.nodes)) or getattr(default, "type", "") == "sim":
             return model_.forward
         return call(self, model_, inputs_, **more)
 
     torch._TorchCompileInductorWrapper.__call__ = compile_or_not
 
 
-def _is_of_sim(node: Any) -> bool:
-    """Whether a node of a captured graph has to do with the device: its value, or what it is given."""
+def _node_uses_sim(node: Any) -> bool:
+    """Whether the value or an argument of a node of a captured graph is on the device, or names it."""
 
     def is_sim(x: Any) -> bool:
-        place = x.device if isinstance(x, Tensor) else x
-        return isinstance(place, torch.device) and place.type == "sim"
+        device = x.device if isinstance(x, Tensor) else x
+        return isinstance(device, torch.device) and device.type == "sim"
 
-    given = (node.meta.get("example_value"), node.args, node.kwargs)
-    return any(map(is_sim, tree_leaves(given)))
+    return any(map(is_sim, tree_leaves((node.meta.get("example_value"), node.args, node.kwargs))))
 
 
 # --- Parameters keep their identity when a module moves, as on CUDA
 
 
-def _parameters() -> None:
+def _patch_parameters() -> None:
     data = Tensor.data
     compatible = torch._has_compatible_shallow_copy_type
     materialize = UninitializedTensorMixin.materialize
 
-    def get(self: Tensor) -> Tensor:
+    def get_data(self: Tensor) -> Tensor:
         return data.__get__(self)
 
-    def put(self: Tensor, value: Tensor) -> None:
+    def set_data(self: Tensor, value: Tensor) -> None:
         if is_lazy(self) and isinstance(value, SimTensor):
-            self._sim_later = value.device  # it has no values yet: moved when it gets them
+            self._sim_pending_device = value.device  # it has no values yet: moved when it gets them
         elif isinstance(self, SimTensor) or isinstance(value, SimTensor):
-            _become(self, value)
+            _swap_contents(self, value)
         else:
             data.__set__(self, value)
 
-    def may_take(input: torch.Tensor, from_: torch.Tensor) -> bool:
+    def is_compatible(input: torch.Tensor, from_: torch.Tensor) -> bool:
         if isinstance(input, SimTensor) or isinstance(from_, SimTensor):
             return isinstance(input, Parameter)
         return compatible(input, from_)
 
     @functools.wraps(materialize)
-    def fill(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
-        later = device or self.__dict__.pop("_sim_later", None)
-        if later is None or torch.device(later).type != "sim":
+    def materialize_on_device(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        pending = device or self.__dict__.pop("_sim_pending_device", None)
+        if pending is None or torch.device(pending).type != "sim":
             materialize(self, shape, device, dtype)
             return
         materialize(self, shape, "cpu", dtype)
-        self.data = self.data.to(later)
+        self.data = self.data.to(pending)
 
     @functools.wraps(Tensor.to)
     def to(self: Any, *args: Any, **kwargs: Any) -> Any:
         device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
         if device is None or device.type != "sim":
             return Tensor.to(self, *args, **kwargs)
-        twin = UninitializedBuffer(dtype=dtype)
-        twin._sim_later = device
-        return twin
+        other = UninitializedBuffer(dtype=dtype)
+        other._sim_pending_device = device
+        return other
 
-    def lazily(make: Any) -> Any:
+    def lazy_new(make: Any) -> Any:
         @functools.wraps(make)
         def new(
             cls: type,
@@ -231,44 +230,44 @@ def _parameters() -> None:
             dtype: Any = None,
             **more: Any,
         ) -> Any:
-            place = torch.get_default_device() if device is None else torch.device(device)
-            if place.type != "sim":
+            target = torch.get_default_device() if device is None else torch.device(device)
+            if target.type != "sim":
                 return make(cls, requires_grad, device, dtype, **more)
-            made = make(cls, requires_grad, "cpu", dtype, **more)
-            made._sim_later = MACHINE.device(place).torch_device
-            return made
+            tensor = make(cls, requires_grad, "cpu", dtype, **more)
+            tensor._sim_pending_device = MACHINE.device(target).torch_device
+            return tensor
 
         return new
 
     for kind, needs in ((UninitializedParameter, True), (UninitializedBuffer, False)):
-        kind.__new__ = lazily(kind.__new__)
+        kind.__new__ = lazy_new(kind.__new__)
         kind.__new__.__defaults__ = (needs, None, None)
-    Tensor.data = property(get, put, doc="The values, apart from autograd.")
-    torch._has_compatible_shallow_copy_type = may_take
-    UninitializedTensorMixin.materialize = fill
+    Tensor.data = property(get_data, set_data, doc="The values, apart from autograd.")
+    torch._has_compatible_shallow_copy_type = is_compatible
+    UninitializedTensorMixin.materialize = materialize_on_device
     UninitializedBuffer.to = to
     UninitializedTensorMixin.sim = lambda self, device=None, **_: self.to(
         MACHINE.device(device).torch_device
     )
 
 
-def _become(tensor: Tensor, value: Tensor) -> None:
-    """Let a tensor take another's values and device, and stay the same object with its gradient's needs.
+def _swap_contents(tensor: Tensor, value: Tensor) -> None:
+    """Set ``tensor.data``: take another's values and device, and keep identity, hooks and requires_grad.
 
-    PyTorch's own ``.data =`` cannot cross to a Python device. Two tensors exchange what is inside.
+    PyTorch's own setter cannot cross to a Python device, so two tensors swap their ``TensorImpl``.
     """
     is_parameter = isinstance(tensor, Parameter)
     hooks = tensor._backward_hooks
     later_hooks = getattr(tensor, "_post_accumulate_grad_hooks", None)
-    twin = value.detach().requires_grad_(tensor.requires_grad)
-    if is_parameter and not isinstance(twin, SimTensor):
-        twin = Parameter(twin, tensor.requires_grad)
-    torch._C._swap_tensor_impl(tensor, twin)
-    tensor.__class__, twin.__class__ = twin.__class__, tensor.__class__
+    other = value.detach().requires_grad_(tensor.requires_grad)
+    if is_parameter and not isinstance(other, SimTensor):
+        other = Parameter(other, tensor.requires_grad)
+    torch._C._swap_tensor_impl(tensor, other)
+    tensor.__class__, other.__class__ = other.__class__, tensor.__class__
     names = ("_payload", "_memory", "_is_param")
-    inner = [{n: t.__dict__.pop(n) for n in names if n in t.__dict__} for t in (tensor, twin)]
+    inner = [{n: t.__dict__.pop(n) for n in names if n in t.__dict__} for t in (tensor, other)]
     tensor.__dict__.update(inner[1])
-    twin.__dict__.update(inner[0])
+    other.__dict__.update(inner[0])
     if is_parameter and isinstance(tensor, SimTensor):
         tensor._is_param = True
     if hooks is not None:
@@ -277,22 +276,22 @@ def _become(tensor: Tensor, value: Tensor) -> None:
         tensor._post_accumulate_grad_hooks = later_hooks
 
 
-# --- Pinned memory: a mark on ordinary memory, which the clock understands
+# --- Pinned memory: ordinary memory with a flag that the clock reads
 
 
-def _pinned_memory(library: Any) -> None:
+def _patch_pinned_memory(library: Any) -> None:
     if torch.cuda.is_available():
         _pin_for_cuda()
     else:
         library.impl("is_pinned", lambda tensor, device=None: is_pinned(tensor), "CPU")
         library.impl("_pin_memory", _pin, "CPU")
-    constructors = _device_constructors()  # that `with torch.device(...)` tells a device
+    constructors = _device_constructors()  # which `with torch.device(...)` gives a device
     names = ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "tensor", "as_tensor")
     for name in names:
-        made = _making(getattr(torch, name))
-        _register_builtin(made, f"aten::{name}")  # for TorchScript
-        constructors.add(made)  # the compiler looks for what stands in `torch`
-        setattr(torch, name, made)
+        factory = _pinnable_factory(getattr(torch, name))
+        _register_builtin(factory, f"aten::{name}")  # for TorchScript
+        constructors.add(factory)  # Dynamo looks there for what is in `torch`
+        setattr(torch, name, factory)
 
 
 def _pin(tensor: Tensor, device: Any = None) -> Tensor:
@@ -332,24 +331,25 @@ def _pin_for_cuda() -> None:
     Tensor.pin_memory, Tensor.is_pinned = pin_memory, is_pinned
 
 
-def _making(factory: Any) -> Any:
+def _pinnable_factory(factory: Any) -> Any:
     takes_values = factory.__name__ in ("tensor", "as_tensor")
 
     @functools.wraps(factory)
     def make(*args: Any, pin_memory: bool = False, **kwargs: Any) -> Tensor:
-        place = kwargs.get("device")
-        if takes_values and place is not None and _is_fake() and torch.device(place).type == "sim":
+        target = kwargs.get("device")
+        on_sim = target is not None and torch.device(target).type == "sim"
+        if takes_values and on_sim and _is_fake():
             # C++ would leave the mode aside and return a tensor that is no fake.
             needs = kwargs.pop("requires_grad", False)
-            made = factory(*args, **{**kwargs, "device": "cpu"}).to(place)
-            made.constant = None  # nothing is worked out beforehand on this device
-            return made.requires_grad_() if needs else made
-        made = factory(*args, **kwargs)
+            tensor = factory(*args, **{**kwargs, "device": "cpu"}).to(target)
+            tensor.constant = None  # nothing is worked out beforehand on this device
+            return tensor.requires_grad_() if needs else tensor
+        tensor = factory(*args, **kwargs)
         if not pin_memory:
-            return made
-        if made.device.type != "cpu":
+            return tensor
+        if tensor.device.type != "cpu":
             raise RuntimeError("Only dense CPU tensors can be pinned")
-        return made.pin_memory() if torch.cuda.is_available() else mark_pinned(made)
+        return tensor.pin_memory() if torch.cuda.is_available() else mark_pinned(tensor)
 
     return make
 
@@ -362,14 +362,14 @@ def _is_fake() -> bool:
 # --- torch.accelerator, for what it takes from C++
 
 
-def _accelerator() -> None:
+def _patch_accelerator() -> None:
     sim = torch.sim
-    alike = (
+    shared_names = (
         "synchronize current_stream set_stream empty_cache empty_host_cache memory_allocated "
         "max_memory_allocated memory_reserved max_memory_reserved memory_stats "
         "reset_peak_memory_stats reset_accumulated_memory_stats"
     )
-    names = {name: getattr(sim, name) for name in alike.split()} | {
+    names = {name: getattr(sim, name) for name in shared_names.split()} | {
         "current_device_index": sim.current_device,
         "current_device_idx": sim.current_device,
         "set_device_index": sim.set_device,
@@ -379,67 +379,68 @@ def _accelerator() -> None:
         "get_memory_info": sim.mem_get_info,
     }
     for owner in (torch.accelerator, getattr(torch.accelerator, "memory", None)):
-        for name, ours in names.items():
+        for name, sim_function in names.items():
             if hasattr(owner, name):
-                setattr(owner, name, _for_sim(ours, getattr(owner, name)))
+                setattr(owner, name, _dispatch_by_device(sim_function, getattr(owner, name)))
 
 
 def _capability(device: Any = None) -> dict[str, Any]:
-    """Return what ``torch.accelerator.get_device_capability`` tells: the dtypes that tensors may have."""
+    """Return what ``torch.accelerator.get_device_capability`` does: the supported dtypes."""
     MACHINE.device(device)
     whole = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
     real = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     return {"supported_dtypes": {*whole, *real, torch.complex64, torch.complex128}}
 
 
-def _for_sim(ours: Any, theirs: Any) -> Any:
-    """Return a function that asks the simulated device, unless a real accelerator is named."""
+def _dispatch_by_device(sim_function: Any, original: Any) -> Any:
+    """Return a function for the simulated device that calls PyTorch's where an argument names another."""
 
-    @functools.wraps(theirs)
+    @functools.wraps(original)
     def ask(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
             kind = getattr(value, "device", value)
             if isinstance(kind, (str, torch.device)) and torch.device(kind).type != "sim":
-                own = getattr(torch.get_device_module(torch.device(kind)), ours.__name__, theirs)
-                return own(*args, **kwargs)
-        return ours(*args, **kwargs)
+                module = torch.get_device_module(torch.device(kind))
+                return getattr(module, sim_function.__name__, original)(*args, **kwargs)
+        return sim_function(*args, **kwargs)
 
     return ask
 
 
-# --- torch.Stream and torch.Event: PyTorch's own know of one stream where a device comes from Python
+# --- torch.Stream and torch.Event: PyTorch's own have one stream for a Python device
 
 
-class _Either(type):
-    """A class that makes the simulated device's objects, unless a real accelerator is named."""
+class _DispatchingType(type):
+    """The metaclass of a class that makes the simulated device's objects, or PyTorch's for other devices."""
 
-    ours: type
-    theirs: type
+    sim_class: type
+    original: type
 
     def __call__(cls, device: Any = None, **kwargs: Any) -> Any:
         if device is not None:
             kwargs["device"] = device
         named = "stream_id" in kwargs or (device is not None and torch.device(device).type != "sim")
-        return cls.theirs(**kwargs) if named else cls.ours(**kwargs)
+        return cls.original(**kwargs) if named else cls.sim_class(**kwargs)
 
     def __instancecheck__(cls, x: object) -> bool:
-        return isinstance(x, (cls.ours, cls.theirs))
+        return isinstance(x, (cls.sim_class, cls.original))
 
     def __subclasscheck__(cls, kind: type) -> bool:
-        return issubclass(kind, (cls.ours, cls.theirs))
+        return issubclass(kind, (cls.sim_class, cls.original))
 
 
-def _streams() -> None:
-    for ours in (Stream, Event):
-        theirs = getattr(torch, ours.__name__)
-        either = _Either(ours.__name__, (theirs,), {"ours": ours, "theirs": theirs})
-        setattr(torch, ours.__name__, either)
+def _patch_streams() -> None:
+    for sim_class in (Stream, Event):
+        name = sim_class.__name__
+        original = getattr(torch, name)
+        classes = {"sim_class": sim_class, "original": original}
+        setattr(torch, name, _DispatchingType(name, (original,), classes))
 
 
 # --- Optimizers take many tensors at a time where the device can: as on CUDA, that is the default
 
 
-def _optimizers() -> None:
+def _patch_optimizers() -> None:
     from torch.optim import optimizer
 
     if SimTensor not in optimizer._foreach_supported_types:

@@ -43,34 +43,19 @@ ENGINES: dict[Direction, str] = {
 class Span:
     """One thing that took place: on the host, or on one engine of a device.
 
-    Attributes
-    ----------
-    lane
-        Where: ``"host"``, ``"sim:0 compute"``, ``"sim:0 host to device"``, ...
-    name
-        What.
-    start, end
-        When, in seconds of virtual time.
-    kind
-        ``"kernel"``, ``"copy"``, or on the host ``"launch"``, ``"wait"``, ``"work"`` and, while the
-        CPU carries the bytes of a pageable copy, ``"copy"``.
-    stream
-        The stream's number; 0 is the default stream.
-    bytes, flops
-        How much was moved and computed.
-    race
-        Whether it used memory that another stream was still writing.
+    ``kind`` is ``"kernel"``, ``"copy"``, or on the host ``"launch"``, ``"wait"``, ``"work"`` and, while the
+    CPU copies the bytes of pageable memory, ``"copy"``.
     """
 
-    lane: str
+    lane: str  # "host", "sim:0 compute", "sim:0 host to device", ...
     name: str
-    start: float
+    start: float  # in seconds of virtual time, as ``end``
     end: float
     kind: str
-    stream: int = 0
+    stream: int = 0  # 0 is the default stream
     bytes: float = 0
     flops: float = 0
-    race: bool = False
+    race: bool = False  # it used memory that another stream was still writing
 
     @property
     def seconds(self) -> float:
@@ -120,17 +105,7 @@ class HostClock:
 
 
 class Clock:
-    """A device's queues.
-
-    Parameters
-    ----------
-    index
-        The device's number.
-    profile
-        The GPU it pretends to be.
-    host
-        The host that drives it.
-    """
+    """The streams and engines of one device, driven by a host's clock."""
 
     def __init__(self, index: int, profile: Profile, host: HostClock) -> None:
         self.index = index
@@ -187,22 +162,16 @@ class Clock:
         flops: float = 0,
         dispatch: float = 0.0,
     ) -> Span:
-        """Give the device a kernel to run; the host pays for asking and goes on.
+        """Launch a kernel that takes so many seconds; the host pays for dispatch and launch and goes on.
 
         Parameters
         ----------
-        name
-            The operation.
-        seconds
-            How long the device takes.
-        stream
-            Where it stands in line.
         blocks, writes
-            The blocks of memory it reads and writes, to find races between streams.
+            The blocks of memory that it reads and writes, to find races between streams.
         bytes, flops
-            How much it moves and computes, for the timeline.
+            For the timeline.
         dispatch
-            What the operator costs the host beside the launch, in seconds.
+            Host overhead of the operator beside the launch, in seconds.
         """
         host, costs, queue = self._host, self.costs, self._queue
         if len(queue) == AHEAD and queue[0] > host.now:
@@ -234,25 +203,18 @@ class Clock:
         writes: Collection[Hashable] = (),
         dispatch: float = 0.0,
     ) -> Span:
-        """Move bytes, and let the host wait where CUDA lets it wait.
+        """Copy bytes, and let the host wait where CUDA does; other parameters as for `launch`.
 
-        Between host and device the host goes on at once only where the host's memory is pinned *and*
-        the copy is not blocking. From or to ordinary (pageable) memory the driver itself carries the
-        bytes through a pinned buffer of its own, so the host is busy until the end; not asking for
-        a blocking copy saves only the wait on the stream afterwards.
+        Between host and device the host goes on at once only where its memory is pinned *and* the copy is
+        not blocking. Pageable memory is copied by the driver through a pinned staging buffer, so the host is
+        busy until the end; ``non_blocking=True`` saves only the synchronization with the stream.
 
         Parameters
         ----------
         direction
             ``"h2d"``, ``"d2h"``, ``"d2d"`` within the device, or ``"p2p"`` to another one.
-        nbytes
-            How much.
         pinned
             Whether the host's side is in pinned memory.
-        blocking
-            False for ``non_blocking=True``.
-        stream, blocks, writes, dispatch
-            As for `launch`.
         """
         profile, host, engine = self.profile, self._host, ENGINES[direction]
         issued = host.now

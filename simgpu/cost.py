@@ -18,7 +18,14 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
-from .products import Product, bytes_of, innermost, is_unaligned, laid, products_of
+from .products import (
+    Product,
+    bytes_of,
+    channels_first_work,
+    is_channels_last,
+    is_unaligned,
+    products_of,
+)
 
 aten = torch.ops.aten
 
@@ -26,47 +33,25 @@ aten = torch.ops.aten
 class Work(NamedTuple):
     """What one operation does.
 
-    Attributes
-    ----------
-    flops
-        Floating-point operations; a multiplication with an addition is two.
-    bytes
-        Bytes read and written.
-    unit
-        What computes: ``"fp32"`` and ``"fp64"`` (ordinary cores), ``"tf32"``, ``"fp16"`` and
-        ``"bf16"`` (tensor cores), or ``"none"`` where the device has nothing to do.
-    kind
-        ``"stream"`` (elements one by one), ``"strided"`` (the same of tensors that lie differently),
-        ``"softmax"``, ``"reduce"`` (sums, norms, pooling), ``"gather"`` (rows by their numbers),
-        ``"depthwise"`` (a convolution of single channels), ``"product"``, ``"convolution"``,
-        ``"pointwise"`` (one of 1 x 1: a product) or ``"attention"``.
-    products
-        The products it is made of.
-    apart
-        What tensor cores compute instead of ``products`` where a convolution takes images as they lie, their channels
-        second: for each image a product of its own.
-    turned
-        What tensor cores ask for else: that channels lie innermost. So of each tensor that a kernel turns round before
-        or after, its tiles (`products.tiles_of`) and the bytes that it reads and writes.
-    unaligned
-        Whether rows of its products begin where tensor cores cannot load several elements at once.
-    blocks
-        Blocks of threads where they may be too few for the processors: a batch norm of images whose channels lie second
-        has one for each channel. 0 where it has enough.
-    guessed
-        Whether its formula failed, so that it stands here as any operation bound by its bytes.
+    ``unit`` is what computes: ``"fp32"`` and ``"fp64"`` (ordinary cores), ``"tf32"``, ``"fp16"`` and
+    ``"bf16"`` (tensor cores), or ``"none"`` where no kernel runs. ``kind`` is ``"stream"`` (elementwise),
+    ``"strided"`` (elementwise, of tensors with unlike strides), ``"softmax"``, ``"reduce"`` (sums, norms,
+    pooling), ``"gather"`` (rows by their indices), ``"depthwise"`` (a convolution of single channels),
+    ``"product"``, ``"convolution"``, ``"pointwise"`` (a 1 x 1 convolution) or ``"attention"``.
     """
 
-    flops: float
-    bytes: float
+    flops: float  # floating-point operations; a multiplication with an addition is two
+    bytes: float  # read and written
     unit: str
     kind: str = "stream"
-    products: tuple[Product, ...] = ()
-    apart: tuple[Product, ...] = ()
-    turned: tuple[tuple[int, int], ...] = ()
-    unaligned: bool = False
-    blocks: int = 0
-    guessed: bool = False
+    products: tuple[Product, ...] = ()  # the matrix products that it is made of
+    # Of a convolution of NCHW tensors on tensor cores one of two ways: a product for each image, or
+    # layout conversions, each as (`products.layout_tiles`, bytes read and written) of a tensor.
+    per_image: tuple[Product, ...] = ()
+    conversions: tuple[tuple[int, int], ...] = ()
+    unaligned: bool = False  # rows begin where tensor cores cannot load several elements at once
+    blocks: int = 0  # thread blocks where they may be too few for the processors, else 0
+    guessed: bool = False  # its formula failed: bound by its bytes
 
     @property
     def matrix(self) -> bool:
@@ -77,7 +62,7 @@ class Work(NamedTuple):
 NOTHING = Work(0, 0, "none")
 """Views, uninitialised memory and the like: no kernel runs, whatever the sizes."""
 
-_STARTS = Work(0, 0, "fp32", guessed=True)
+_LAUNCH_ONLY = Work(0, 0, "fp32", guessed=True)
 """Its cost could not be worked out: a kernel that starts, and no more."""
 
 _EMPTY = Work(0, 0, "none")  # no kernel runs because this time the tensors have no elements
@@ -98,7 +83,7 @@ def work(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Wo
     try:
         return _work(op, args, kwargs, out)
     except Exception:  # noqa: BLE001  (the operation was right: its cost never stops it)
-        return _STARTS
+        return _LAUNCH_ONLY
 
 
 def _work(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Work:
@@ -106,15 +91,15 @@ def _work(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> W
     key = (op, same, *map(_signature, args))
     if kwargs:
         key += tuple((name, _signature(value)) for name, value in kwargs.items())
-    entry = _known.get(key)
+    entry = _cache.get(key)
     if entry is None:
         entry = _analyse(op, args, kwargs, out)
         if entry[0] is NOTHING:
             _NO_WORK.add(op)
         elif torch.Tag.dynamic_output_shape not in op.tags and not entry[0].guessed:
-            if len(_known) >= _MOST:
-                _known.clear()
-            _known[key] = entry
+            if len(_cache) >= _CACHE_SIZE:
+                _cache.clear()
+            _cache[key] = entry
     plain, tf32, allowed = entry
     return tf32 if allowed is not None and allowed() else plain
 
@@ -122,8 +107,8 @@ def _work(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> W
 # An operation's work depends only on the shapes, strides and dtypes of its tensors and on its whole
 # numbers, so it is worked out once. A float (a learning rate, say) changes often and alters nothing.
 _Entry = tuple[Work, Work, "Callable[[], bool] | None"]  # plain, with TF32, whether TF32 is allowed
-_known: dict[Any, _Entry] = {}
-_MOST = 8192
+_cache: dict[Any, _Entry] = {}
+_CACHE_SIZE = 8192
 
 
 def _signature(x: Any) -> Any:
@@ -145,20 +130,20 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
     packet = op.overloadpacket
     if packet in _NO_KERNEL or _is_view(op):
         return NOTHING, NOTHING, None
-    read, written = _read(op, args, kwargs), list(_tensors(out))
-    moved = _moved(packet, read, written)
+    read, written = _inputs(op, args, kwargs), list(_tensors(out))
+    nbytes = _bytes_moved(packet, read, written)
     if packet in _NORMALISES and args[5] is False:  # with the averages kept: nothing is summed
-        packet, moved = aten.mul, bytes_of(read) + bytes_of(written)
-    if not moved:
+        packet, nbytes = aten.mul, bytes_of(read) + bytes_of(written)
+    if not nbytes:
         return _EMPTY, _EMPTY, None
     tensors = [*read, *written]
     unit = "fp64" if any(t.dtype is torch.float64 for t in tensors) else "fp32"
     kind = _kind(packet)
-    if kind == "stream" and packet is op.overloadpacket and not _alike([*args, *written]):
+    if kind == "stream" and packet is op.overloadpacket and not _same_layout([*args, *written]):
         kind = "strided"
     counted = written if kind == "gather" else tensors  # of a table only what is looked up
-    plain = Work(max((t.numel() for t in counted), default=0), moved, unit, kind)
-    if packet in _BY_CHANNELS and args[0].dim() > 2 and not innermost(args[0]):
+    plain = Work(max((t.numel() for t in counted), default=0), nbytes, unit, kind)
+    if packet in _BY_CHANNELS and args[0].dim() > 2 and not is_channels_last(args[0]):
         images = [t for t in read if t.shape == args[0].shape]  # each is read twice
         plain = plain._replace(flops=2 * sum(t.numel() for t in images), blocks=args[0].shape[1])
     formula = _formula(packet)
@@ -167,26 +152,26 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
     try:
         flops = formula(*args, **kwargs, out_val=out)
         kind, products = products_of(str(packet), args, out)
-        apart, turned = laid(str(packet), kind, products, args)
+        per_image, conversions = channels_first_work(str(packet), kind, products, args)
     except Exception:  # noqa: BLE001  (whatever it is: the operation itself was right)
         plain = plain._replace(guessed=True)
         return plain, plain, None
     dtype = next((t.dtype for t in read if t.is_floating_point()), torch.float32)
     unit = _UNITS.get(dtype, "fp32")
-    whole = 4 if unit == "fp32" else 2  # elements that one load must bring
-    unaligned = kind == "product" and is_unaligned(tensors, whole)
-    plain = Work(flops, moved, unit, kind, products, apart, turned, unaligned)
+    per_load = 4 if unit == "fp32" else 2  # elements that one load must bring
+    unaligned = kind == "product" and is_unaligned(tensors, per_load)
+    plain = Work(flops, nbytes, unit, kind, products, per_image, conversions, unaligned)
     if plain.unit != "fp32":
         return plain, plain, None
     return plain, plain._replace(unit="tf32"), _conv_tf32 if kind in _CONVOLVES else _matmul_tf32
 
 
-def _alike(values: Iterable[Any]) -> bool:
+def _same_layout(values: Iterable[Any]) -> bool:
     """Whether the tensors have one shape and lie in one way, without holes; single numbers do not count."""
-    lying = {(x.shape, x.stride()) for x in values if isinstance(x, Tensor) and x.dim()}
-    return len(lying) < 2 and all(
+    layouts = {(x.shape, x.stride()) for x in values if isinstance(x, Tensor) and x.dim()}
+    return len(layouts) < 2 and all(
         math.prod(shape) == 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True))
-        for shape, steps in lying
+        for shape, steps in layouts
     )
 
 
@@ -234,7 +219,7 @@ _GATHERS = _packets("embedding index_select gather take index")
 _SCATTERS = _packets("index_put_ _index_put_impl_ index_add_ index_copy_ scatter_ scatter_add_")
 
 
-def _read(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+def _inputs(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
     """Return the tensors that are read, each once; ``out=`` is only written."""
     start = 1 if op.overloadpacket in _OVERWRITES else 0
     outs = {a.name for a in op._schema.arguments if a.is_out}
@@ -242,7 +227,7 @@ def _read(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor
     return list({id(t): t for t in _tensors([*args[start:], *named])}.values())
 
 
-def _moved(packet: Any, read: list[Tensor], written: list[Tensor]) -> int:
+def _bytes_moved(packet: Any, read: list[Tensor], written: list[Tensor]) -> int:
     if packet in _GATHERS:  # of the first tensor only what comes out
         return bytes_of(read[1:]) + 2 * bytes_of(written)
     if packet in _SCATTERS:  # of the first tensor only what is changed, read and written

@@ -1,15 +1,10 @@
-"""Count what a program asks of the simulated devices: launches, waits, copies."""
+"""Counters of what a program asks of the simulated devices: launches, synchronizations, copies."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-DIRECTIONS = {
-    "h2d": "host to device",
-    "d2h": "device to host",
-    "d2d": "device to device",
-    "p2p": "device to device",
-}
+from .clock import ENGINES
 
 
 @dataclass(frozen=True)
@@ -29,34 +24,22 @@ class Copy:
     @property
     def direction(self) -> str:
         """The direction in words, such as ``"host to device"``."""
-        return DIRECTIONS[self.code]
+        return ENGINES[self.code]
 
 
 @dataclass
 class Counters:
     """What was asked of the simulated devices while it was counted.
 
-    Attributes
-    ----------
-    launches
-        Kernels that were launched.
-    synchronizations
-        How often the host had to wait for a device: ``synchronize()``, ``.item()``, ``.cpu()``, a
-        blocking copy, an operation whose result's shape depends on the values.
-    copies
-        Every copy, in order.
-    races
-        Operations that used memory another stream was still writing.
-    unmodelled
-        Operations and copies that were done, but whose cost or trace could not be worked out: their
-        time is a guess from their bytes, or missing.
+    The host synchronizes, that is waits for a device, in ``synchronize()``, ``.item()``, ``.cpu()``, a
+    blocking copy, and an operation whose result's shape depends on the values.
     """
 
-    launches: int = 0
+    launches: int = 0  # of kernels
     synchronizations: int = 0
-    copies: list[Copy] = field(default_factory=list)
-    races: int = 0
-    unmodelled: int = 0
+    copies: list[Copy] = field(default_factory=list)  # in order
+    races: int = 0  # operations that used memory another stream was still writing
+    unmodelled: int = 0  # operations and copies whose time is a guess from their bytes, or missing
 
     def _bytes(self, code: str) -> list[int]:
         return [copy.bytes for copy in self.copies if copy.code == code]

@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from .allocator import (
     LARGE_SEGMENT,
@@ -41,25 +42,14 @@ _ADDRESSES = 2**44
 """How many addresses a segment has; more than any device has memory."""
 
 
+@dataclass(eq=False, slots=True)
 class ExpandableSegment(Segment):
-    """A range of addresses that gets its memory page by page.
+    """A range of addresses that gets its memory page by page."""
 
-    Attributes
-    ----------
-    page
-        The bytes of a page.
-    mapped
-        The numbers of the pages that have memory, in order.
-    """
+    page: int  # bytes of a page
+    mapped: list[int] = field(default_factory=list)  # the numbers of the mapped pages, in order
 
-    __slots__ = ("mapped", "page")
-
-    def __init__(self, address: int, pool: Pool, page: int) -> None:
-        super().__init__(address, _ADDRESSES, pool)
-        self.page = page
-        self.mapped: list[int] = []
-
-    def gaps(self) -> Iterator[tuple[int, int]]:
+    def unmapped_ranges(self) -> Iterator[tuple[int, int]]:
         """Yield each range of addresses without memory: the first one, and how many."""
         begin = 0
         for page in (*self.mapped, self.size // self.page):
@@ -67,16 +57,16 @@ class ExpandableSegment(Segment):
                 yield self.address + begin * self.page, (page - begin) * self.page
             begin = page + 1
 
-    def ranges(self) -> list[tuple[int, int]]:
+    def mapped_ranges(self) -> list[tuple[int, int]]:
         """Return each range of addresses with memory: the first one, and how many."""
-        found: list[tuple[int, int]] = []
+        mapped: list[tuple[int, int]] = []
         for page in self.mapped:
             start = self.address + page * self.page
-            if found and sum(found[-1]) == start:
-                found[-1] = (found[-1][0], found[-1][1] + self.page)
+            if mapped and sum(mapped[-1]) == start:
+                mapped[-1] = (mapped[-1][0], mapped[-1][1] + self.page)
             else:
-                found.append((start, self.page))
-        return found
+                mapped.append((start, self.page))
+        return mapped
 
 
 class ExpandableAllocator(Allocator):
@@ -87,22 +77,22 @@ class ExpandableAllocator(Allocator):
 
     def _segment_of(self, pool: Pool) -> ExpandableSegment:
         """Return the pool's one segment; at its first request it gets its addresses."""
-        for segment in self._held:
+        for segment in self._segments_held:
             if segment.pool is pool:
                 return segment
         page = SMALL_SEGMENT if pool is self._small else LARGE_SEGMENT
-        segment = ExpandableSegment(self._next_address, pool, page)
+        segment = ExpandableSegment(self._next_address, _ADDRESSES, pool, page)
         self._next_address += _ADDRESSES
-        self._held.add(segment)
+        self._segments_held.add(segment)
         return segment
 
-    def _chosen(self, pool: Pool, position: int) -> Chunk:
-        chunks, gaps = pool.chunks, dict(self._segment_of(pool).gaps())
+    def _choose_chunk(self, pool: Pool, position: int) -> Chunk:
+        chunks, unmapped_ranges = pool.chunks, dict(self._segment_of(pool).unmapped_ranges())
 
-        def can_become(chunk: Chunk) -> int:
-            return chunk[0] + gaps.get(chunk[0] + chunk[1], 0)
+        def potential_size(chunk: Chunk) -> int:
+            return chunk[0] + unmapped_ranges.get(chunk[0] + chunk[1], 0)
 
-        while position + 1 < len(chunks) and can_become(chunks[position + 1]) < can_become(
+        while position + 1 < len(chunks) and potential_size(chunks[position + 1]) < potential_size(
             chunks[position]
         ):
             position += 1
@@ -110,7 +100,7 @@ class ExpandableAllocator(Allocator):
 
     def _add_segment(self, pool: Pool, size: int) -> None:
         if not self._expand(pool, size):
-            self._give_back_idle()
+            self._release_idle()
             self._retries += 1
             if not self._expand(pool, size):
                 self._fail(size)
@@ -118,14 +108,15 @@ class ExpandableAllocator(Allocator):
     def _expand(self, pool: Pool, size: int) -> bool:
         """Map pages until a free chunk of ``size`` bytes is there; return False where the device is full."""
         segment = self._segment_of(pool)
-        start = self._lowest_place(pool, size)
-        while (have := pool.starting.get(start, (0,))[0]) < size:
+        start = self._lowest_address(pool, size)
+        while (have := pool.by_start.get(start, (0,))[0]) < size:
             end = start + have
             pages = min(
-                dict(segment.gaps())[end] // segment.page, math.ceil((size - have) / segment.page)
+                dict(segment.unmapped_ranges())[end] // segment.page,
+                math.ceil((size - have) / segment.page),
             )
             nbytes = pages * segment.page
-            if self._segments.bytes + nbytes > self._capacity:
+            if self._segments.bytes.current + nbytes > self._capacity:
                 return False
             pool.segments.grow(nbytes)
             self._segments.grow(nbytes)
@@ -134,19 +125,19 @@ class ExpandableAllocator(Allocator):
             for page in range(first, first + pages):
                 insort(segment.mapped, page)
             pool.put_merged(nbytes, end, segment)
-            if self.note:
-                self.note("segment_map", end, nbytes)
+            if self.on_event:
+                self.on_event("segment_map", end, nbytes)
         return True
 
-    def _lowest_place(self, pool: Pool, size: int) -> int:
+    def _lowest_address(self, pool: Pool, size: int) -> int:
         """Return the lowest address from which ``size`` bytes are free or without memory."""
-        gaps = dict(self._segment_of(pool).gaps())
-        for start in gaps:
-            before = pool.ending.get(start)
+        unmapped_ranges = dict(self._segment_of(pool).unmapped_ranges())
+        for start in unmapped_ranges:
+            before = pool.by_end.get(start)
             begin = before[1] if before else start
             position = begin
             while position - begin < size:
-                length = gaps.get(position) or pool.starting.get(position, (0,))[0]
+                length = unmapped_ranges.get(position) or pool.by_start.get(position, (0,))[0]
                 if not length:
                     break
                 position += length
@@ -154,7 +145,7 @@ class ExpandableAllocator(Allocator):
                 return begin
         raise AssertionError("the last gap has no end")
 
-    def _give_back_idle(self) -> None:
+    def _release_idle(self) -> None:
         """Give every page without a block in use back to the driver; within a change."""
         for pool in (self._small, self._large):
             for chunk in list(pool.chunks):
@@ -175,11 +166,10 @@ class ExpandableAllocator(Allocator):
                 pool.segments.grow(begin - end)
                 self._segments.grow(begin - end)
                 self._unmapped += 1
-                if self.note:
-                    self.note("segment_unmap", begin, end - begin)
+                if self.on_event:
+                    self.on_event("segment_unmap", begin, end - begin)
 
     def _recount(self, usage: Usage, segments: list[Segment]) -> None:
-        usage.count = 0
-        usage.bytes = usage.requested = sum(
-            length for segment in segments for _, length in segment.ranges()
-        )
+        mapped = sum(length for segment in segments for _, length in segment.mapped_ranges())
+        usage.count.current = 0
+        usage.bytes.current = usage.requested.current = mapped

@@ -16,100 +16,100 @@ from torch.utils._device import _device_constructors
 
 from .machine import MACHINE, Device
 
-_Plain = torch.Generator
-_known: weakref.WeakValueDictionary[int, SimGenerator] = weakref.WeakValueDictionary()
+_TorchGenerator = torch.Generator
+_by_address: weakref.WeakValueDictionary[int, SimGenerator] = weakref.WeakValueDictionary()
 
 
 class SimGenerator(torch.Generator):
     """A generator of random numbers for one simulated device."""
 
-    _place: torch.device
+    _device: torch.device
 
     @property
     def device(self) -> torch.device:
         """The simulated device."""
-        return self._place
+        return self._device
 
     def clone_state(self) -> SimGenerator:
         """Return a generator that goes on from the same state."""
-        twin = _make(self._place)
-        twin.set_state(self.get_state())
-        return twin
+        clone = _new_generator(self._device)
+        clone.set_state(self.get_state())
+        return clone
 
     def __reduce__(self) -> Any:
-        return _again, (str(self._place), self.get_state())
+        return _rebuild, (str(self._device), self.get_state())
 
 
-def _again(device: str, state: torch.Tensor) -> SimGenerator:
-    """Return a generator from what was pickled or copied of it."""
-    made = _make(device)
-    made.set_state(state)
-    return made
+def _rebuild(device: str, state: torch.Tensor) -> SimGenerator:
+    """Unpickle a generator."""
+    generator = _new_generator(device)
+    generator.set_state(state)
+    return generator
 
 
-def _make(device: torch.device | str | int) -> SimGenerator:
-    made = SimGenerator()
-    made._place = MACHINE.device(device).torch_device
-    _known[made._cdata] = made
-    return made
+def _new_generator(device: torch.device | str | int) -> SimGenerator:
+    generator = SimGenerator()
+    generator._device = MACHINE.device(device).torch_device
+    _by_address[generator._cdata] = generator
+    return generator
 
 
-class _Generators(type(_Plain)):
-    """Makes the device's generators where the device is asked for, and PyTorch's own elsewhere."""
+class _GeneratorType(type(_TorchGenerator)):
+    """The metaclass of ``torch.Generator``: makes a `SimGenerator` for ``"sim"``, else PyTorch's own."""
 
     def __call__(cls, device: Any = None) -> torch.Generator:
         if device is None:
-            return _Plain()
-        ours = torch.device(device).type == "sim"
-        return _make(device) if ours else _Plain(device)
+            return _TorchGenerator()
+        is_sim = torch.device(device).type == "sim"
+        return _new_generator(device) if is_sim else _TorchGenerator(device)
 
     def __instancecheck__(cls, x: object) -> bool:
-        return isinstance(x, _Plain)
+        return isinstance(x, _TorchGenerator)
 
     def __subclasscheck__(cls, kind: type) -> bool:
-        return issubclass(kind, _Plain)
+        return issubclass(kind, _TorchGenerator)
 
 
 def register() -> None:
     """Let ``torch.Generator`` make both kinds, and the CPU's random numbers come from the CPU's."""
     name = {"__module__": "torch", "__qualname__": "Generator"}  # where pickle looks for it
-    torch.Generator = _Generators("Generator", (_Plain,), name)
+    torch.Generator = _GeneratorType("Generator", (_TorchGenerator,), name)
     constructors = _device_constructors()
     for name in (
         *("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial"),
         *("poisson", "binomial", "rand_like", "randn_like", "randint_like"),
     ):
-        drawn = _checked(plain := getattr(torch, name))
-        _register_builtin(drawn, f"aten::{name}")  # for TorchScript
+        checked = _check_argument(plain := getattr(torch, name))
+        _register_builtin(checked, f"aten::{name}")  # for TorchScript
         if plain in constructors:
-            constructors.add(drawn)
-        setattr(torch, name, drawn)
+            constructors.add(checked)
+        setattr(torch, name, checked)
     torch.utils.data.dataset.randperm = torch.randperm  # it has a name of its own for it
     for name in (
         *("random_", "uniform_", "normal_", "bernoulli_", "exponential_", "geometric_"),
         *("cauchy_", "log_normal_", "bernoulli", "multinomial"),
     ):
-        setattr(torch.Tensor, name, _checked(getattr(torch.Tensor, name)))
+        setattr(torch.Tensor, name, _check_argument(getattr(torch.Tensor, name)))
 
 
-def _checked(draw: Any) -> Any:
+def _check_argument(draw: Any) -> Any:
     """Return a function that draws random numbers, and refuses the device's generator for the CPU's tensors.
 
     PyTorch itself takes it for one of the CPU's, which it is.
     """
 
     @functools.wraps(draw)
-    def drawn(*args: Any, **kwargs: Any) -> Any:
-        given = (kwargs.get("generator"), *args)  # some take it without its name
-        if not any(x.__class__ is SimGenerator for x in given):
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        candidates = (kwargs.get("generator"), *args)  # some take it without its name
+        if not any(x.__class__ is SimGenerator for x in candidates):
             return draw(*args, **kwargs)
-        first = args[0] if args else None
-        where = first if isinstance(first, torch.Tensor) else draw(*args, **kwargs)
-        if where.device.type == "cpu":
+        tensor = args[0] if args else None
+        result = tensor if isinstance(tensor, torch.Tensor) else draw(*args, **kwargs)
+        if result.device.type == "cpu":
             raise RuntimeError("Expected a 'cpu' device type for generator but found 'sim'")
-        return draw(*args, **kwargs) if where is first else where
+        return draw(*args, **kwargs) if result is tensor else result
 
-    return drawn
+    return checked
 
 
 def check(generator: torch.Generator, device: Device) -> None:
@@ -120,12 +120,12 @@ def check(generator: torch.Generator, device: Device) -> None:
     RuntimeError
         Where it is of the CPU, or of another simulated device.
     """
-    ours = _known.get(generator._cdata)
-    if ours is None:
+    sim_generator = _by_address.get(generator._cdata)
+    if sim_generator is None:
         raise RuntimeError(
             f"Expected a 'sim' device type for generator but found '{generator.device.type}'"
         )
-    if ours.device != device.torch_device:
+    if sim_generator.device != device.torch_device:
         raise RuntimeError(
-            f"Expected a '{device.torch_device}' generator device but found '{ours.device}'"
+            f"Expected a '{device.torch_device}' generator device but found '{sim_generator.device}'"
         )

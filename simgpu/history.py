@@ -17,21 +17,15 @@ _HERE = str(Path(__file__).parent)
 
 
 class History:
-    """The events of one device since recording began.
+    """The last ``max_entries`` events of one device since recording began."""
 
-    Parameters
-    ----------
-    most
-        How many events to keep; the oldest are dropped.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.events: deque[dict[str, Any]] = deque(maxlen=min(most, sys.maxsize))
+    def __init__(self, max_entries: int) -> None:
+        self.events: deque[dict[str, Any]] = deque(maxlen=min(max_entries, sys.maxsize))
         self.frames: dict[int, Frames] = {}
         """For each block in use, by address, where it was allocated."""
 
-    def note(self, action: str, address: int, nbytes: int, time: float) -> None:
-        """Note one event.
+    def record(self, action: str, address: int, nbytes: int, time: float) -> None:
+        """Record one event.
 
         Parameters
         ----------
@@ -47,20 +41,20 @@ class History:
             self.frames[address] = frames
         elif action == "free":
             self.frames.pop(address, None)
-        place = "device_free" if action == "oom" else "addr"
+        key = "device_free" if action == "oom" else "addr"
         for name in ("free_requested", "free_completed") if action == "free" else (action,):
-            event = {"action": name, place: address, "size": nbytes, "stream": 0, "frames": frames}
+            event = {"action": name, key: address, "size": nbytes, "stream": 0, "frames": frames}
             self.events.append({**event, "time_us": round(time * 1e6)})
 
 
 def _frames() -> Frames:
     """Return where the program is, innermost first, without this package's own frames."""
-    found: Frames = []
+    frames: Frames = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if not code.co_filename.startswith(_HERE):
-            place = {"filename": code.co_filename, "line": frame.f_lineno, "name": code.co_name}
-            found.append(place)
+            key = {"filename": code.co_filename, "line": frame.f_lineno, "name": code.co_name}
+            frames.append(key)
         frame = frame.f_back
-    return found
+    return frames

@@ -9,12 +9,12 @@ A step of a small network takes as long as the host needs to ask for it. The mod
 
 ``library`` is what cuBLAS, cuDNN, normalisation and fused attention need beside any operator: they
 choose an algorithm, ask for a workspace or make several results. ``dispatch`` holds an average share
-of Python and of calling modules. An operator in a backward pass costs the same: no Python and no module there,
-and the engine that calls it instead; so it was on the one host where both could be compared.
+of Python and of calling modules. An operator in a backward pass costs the same: no Python and no module
+there, and the engine that calls it instead; so it was on the one host where both could be compared.
 
 The reference host is one for an A100. The figures are in ``host.json``, each with its source; a profile's
-figure ``host`` says how many times that its usual host takes. Hosts differ by a factor of two around it, and so
-does a step that waits for the host.
+figure ``host`` says how many times that its usual host takes. Hosts differ by a factor of two around it, and
+so does a step that waits for the host.
 
 Left out: what the interpreter does between operators (only `simgpu.host_work` knows), compiled code
 and graphs, which ask once for many kernels, and a second thread.
@@ -52,36 +52,16 @@ Assumption: about a thousand on CUDA; NVIDIA does not document it.
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds that things cost one host.
+    """Seconds that things cost one host; ``start`` and ``gap`` are the device's time."""
 
-    Attributes
-    ----------
-    dispatch
-        An operator with a kernel, beside the call that launches it.
-    library
-        The same where a library does it: the figures ``dispatch`` and ``library`` together.
-    view
-        An operator without a kernel: a view, uninitialised memory.
-    record
-        A node of autograd's graph, more.
-    per_tensor
-        A tensor in the lists of an operator that takes lists, more.
-    event
-        Placing a mark in a stream.
-    start
-        From a launch to the start of its kernel where the queue is empty; the device's time.
-    gap
-        From the end of a kernel to the start of the next; the device's time.
-    """
-
-    dispatch: float
-    library: float
-    view: float
-    record: float
-    per_tensor: float
-    event: float
-    start: float
-    gap: float
+    dispatch: float  # an operator with a kernel, beside the call that launches it
+    library: float  # the same where a library does it: ``dispatch`` and ``library`` of the figures
+    view: float  # an operator without a kernel: a view, uninitialized memory
+    record: float  # a node of the autograd graph, more
+    per_tensor: float  # a tensor in the lists of an operator that takes lists, more
+    event: float  # recording an event
+    start: float  # from a launch to the start of its kernel where the queue is empty
+    gap: float  # from the end of a kernel to the start of the next
 
 
 @cache
@@ -90,10 +70,10 @@ def costs(factor: float = 1.0) -> Costs:
 
     ``start`` and ``gap`` are the device's and stay as they are.
     """
-    value = {name: figure["value"] for name, figure in figures().items()}
-    value["library"] += value["dispatch"]
-    ours = {name: seconds * factor for name, seconds in value.items()}
-    return Costs(**{**ours, "start": value["start"], "gap": value["gap"]})
+    reference = {name: figure["value"] for name, figure in figures().items()}
+    reference["library"] += reference["dispatch"]
+    scaled = {name: seconds * factor for name, seconds in reference.items()}
+    return Costs(**{**scaled, "start": reference["start"], "gap": reference["gap"]})
 
 
 @cache
@@ -108,7 +88,7 @@ def is_library(name: str) -> bool:
 
 
 def takes_lists(name: str) -> bool:
-    """Whether an operator, by its name without ``aten::``, takes lists of tensors and does one thing to each."""
+    """Whether an operator, by its name without ``aten::``, does one thing to each tensor of a list."""
     return name.startswith(("_foreach_", "_fused_adam", "_fused_sgd", "_amp_foreach_"))
 
 

@@ -1,4 +1,4 @@
-"""Operations that a CPU lacks or splits up where a GPU has one kernel of its own.
+"""Operators that a CPU lacks or decomposes where a GPU has one kernel.
 
 Recurrent cells and attention: on a GPU one kernel each, so the simulated device has them too. And
 what PyTorch does in another way for a tensor of Python's than for CUDA's.
@@ -39,7 +39,7 @@ def attention(
         if mask is not None:
             mask = _payload(mask).detach().requires_grad_(mask.requires_grad and grad)
         if _payload(query).is_meta:  # the choice is the CPU's, with values or without
-            *plain, mask = (_as_of_cpu(x) for x in (*plain, mask))
+            *plain, mask = (_empty_on_cpu(x) for x in (*plain, mask))
         choice = torch._fused_sdp_choice(
             *plain, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
@@ -75,16 +75,16 @@ def _check_attention(
     masks = masks and not (is_causal and mask is not None)
     if masks and dims >= 2 and query.dtype is key.dtype is value.dtype:
         return
-    given = (query, key, value, mask)
-    small = [x if x is None else torch.empty((1,) * x.dim(), dtype=x.dtype) for x in given]
-    torch.nn.functional.scaled_dot_product_attention(*small, is_causal=is_causal)  # it raises
+    inputs = (query, key, value, mask)
+    empty = [x if x is None else torch.empty((1,) * x.dim(), dtype=x.dtype) for x in inputs]
+    torch.nn.functional.scaled_dot_product_attention(*empty, is_causal=is_causal)  # it raises
 
 
 def _payload(tensor: Tensor) -> Tensor:
     return tensor._payload if isinstance(tensor, SimTensor) else tensor
 
 
-def _as_of_cpu(tensor: Tensor | None) -> Tensor | None:
+def _empty_on_cpu(tensor: Tensor | None) -> Tensor | None:
     if tensor is None:
         return None
     like = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
@@ -134,7 +134,7 @@ def ctc_loss(
 
 
 def unscale(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Divide gradients by a scaler's factor: CUDA has no kernel for those of bfloat16, which need no scaler."""
+    """Divide gradients by a scaler's factor; those of bfloat16 are refused as on CUDA."""
     if any(grad.dtype is torch.bfloat16 for grad in args[0]):
         raise NotImplementedError(
             "\"_amp_foreach_non_finite_check_and_unscale_cuda\" not implemented for 'BFloat16'"
@@ -152,14 +152,14 @@ def histc(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def register(library: Any) -> list[Callable[..., Any]]:
     """Register these operations for the device and return them; ``library`` is of the namespace aten."""
-    made: list[Callable[..., Any]] = []
+    kernels: list[Callable[..., Any]] = []
     for op, kernel in (
         (aten.scaled_dot_product_attention.default, attention),
         (aten._thnn_fused_lstm_cell.default, lstm_cell),
         (aten._thnn_fused_gru_cell.default, gru_cell),
         (aten.ctc_loss.Tensor, ctc_loss),
     ):
-        made.append(kernel)
+        kernels.append(kernel)
         library.impl(op, kernel, "AutogradPrivateUse1")
         # In inference mode, where autograd is away, they come to `run`.
         SPECIAL[op] = lambda op, args, kwargs, call=kernel: call(*args, **kwargs)
@@ -167,10 +167,10 @@ def register(library: Any) -> list[Callable[..., Any]]:
     SPECIAL[aten._amp_foreach_non_finite_check_and_unscale_.default] = unscale
     # Called by PyTorch below the point where a SimTensor is seen, or taken apart before it.
     for name in ("copy_", "_local_scalar_dense", "silu_backward", "mish_backward"):
-        made.append(_direct(getattr(aten, name).default))
-        library.impl(name, made[-1], "PrivateUse1")
-    return made
+        kernels.append(_run_directly(getattr(aten, name).default))
+        library.impl(name, kernels[-1], "PrivateUse1")
+    return kernels
 
 
-def _direct(op: Any) -> Callable[..., Any]:
+def _run_directly(op: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: run(op, args, kwargs)

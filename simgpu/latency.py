@@ -15,16 +15,16 @@ So the time goes in waves: tiles over processors, rounded up, times the time of 
 uses a processor's arithmetic less well, because it reuses what it loads less often, and a processor
 needs several of them at a time. Where there are too few tiles, the depth may be split among several
 processors, whose parts are then added. Of the tiles and splits that the library has the quickest counts.
-Tensor cores are slow where rows begin between the places that they load from: with 50,257 columns, not 50,304.
+Tensor cores are slow where rows are not aligned to their loads: with 50,257 columns, not 50,304.
 
-*Convolutions* are products of their unfolded input, or one of Winograd's ways where that is quicker. For tensor
-cores images and weights whose channels are not innermost are turned round first, and gradients back, in tiles of
-32 x 32, each by a kernel of its own. A convolution of 1 x 1 may take such images as they lie: then it is a product for
-each of them, too small for loading and computing to overlap. A trace of a ResNet-50 trained on an A100 in TF32
-(facebookresearch/HolisticTraceAnalysis) shows both, and the next.
+*Convolutions* are products of their unfolded input, or one of Winograd's algorithms where that is quicker.
+For tensor cores NCHW images and weights are converted to NHWC first, and gradients back, in tiles of 32 x 32,
+each by a kernel of its own. A 1 x 1 convolution may take NCHW images as they are: then it is a product for
+each of them, too small for loading and computing to overlap. A trace of a ResNet-50 trained on an A100 in
+TF32 (facebookresearch/HolisticTraceAnalysis) shows both, and the next.
 
-*Batch norms* of images whose channels lie second have one block of threads for each channel, and each block reads so
-many elements a clock, of 16 bits as of 32.
+*Batch norms* of NCHW images have one block of threads for each channel, and each block reads so many elements
+a clock, of 16 bits as of 32.
 
 What the model leaves out: kernels that one operation is made of, padding to the tensor cores'
 sizes, and a library that does not choose the quickest of its kernels.
@@ -58,24 +58,26 @@ def seconds(work: Work, profile: Profile) -> float:
     """Return how long the device takes for it; 0 where there is nothing to do."""
     if work.unit == "none":
         return 0.0
-    known = profile.known.get(work)
-    if known is None:
-        known = profile.known[work] = profile.kernel_floor + _busy(work, profile)
-    return known
+    cached = profile.latency_cache.get(work)
+    if cached is None:
+        cached = profile.latency_cache[work] = profile.kernel_floor + _busy_seconds(work, profile)
+    return cached
 
 
-def _busy(work: Work, profile: Profile) -> float:
+def _busy_seconds(work: Work, profile: Profile) -> float:
     model = profile.shared
     simt = work.unit in ("fp32", "fp64") or profile.emulates(work.unit)
-    moving = _moving(work.bytes, profile)
+    moving = _memory_seconds(work.bytes, profile)
     clocks = profile.processors * profile.clock
     if work.kind == "stream":
         return max(work.flops / profile.rates["fp32"], moving)
     if work.kind == "strided":
         return max(work.flops / (model.strided_pace * clocks), moving)
     of_products = "product_share_simt" if simt else "product_share_tensor"
-    if work.apart and not simt:
-        return moving + sum(_tiled(product, work.unit, profile) for product in work.apart)
+    if work.per_image and not simt:
+        return moving + sum(
+            _tiled_product(product, work.unit, profile) for product in work.per_image
+        )
     moving /= getattr(model, _SHARES.get(work.kind, of_products))
     if work.kind in _PACES:
         pace = getattr(model, _PACES[work.kind]) * clocks
@@ -87,17 +89,21 @@ def _busy(work: Work, profile: Profile) -> float:
     if not work.products:
         return max(work.flops / profile.rates[work.unit] if work.matrix else 0.0, moving)
     share = profile.convolution_share if simt and work.kind == "convolution" else 1.0
-    took = sum(_product(product, work.unit, profile, share) for product in work.products)
+    duration = sum(
+        _product_seconds(product, work.unit, profile, share) for product in work.products
+    )
     if work.unaligned and not simt:
-        took = max(took, work.flops / (model.unaligned_pace * clocks))
-    turning = 0.0 if simt else sum(_turning(*each, profile) for each in work.turned)
-    return turning + max(took, moving)
+        duration = max(duration, work.flops / (model.unaligned_pace * clocks))
+    conversion = (
+        0.0 if simt else sum(_layout_conversion(*each, profile) for each in work.conversions)
+    )
+    return conversion + max(duration, moving)
 
 
-def _turning(tiles: int, count: int, profile: Profile) -> float:
-    """Return how long a kernel takes that puts a tensor's channels innermost, or back."""
-    pace = profile.shared.turn_pace * profile.processors * profile.clock
-    rate = profile.memory_rate * profile.shared.turn_share
+def _layout_conversion(tiles: int, count: int, profile: Profile) -> float:
+    """Return how long a kernel takes that converts a tensor between NCHW and NHWC, in seconds."""
+    pace = profile.shared.layout_pace * profile.processors * profile.clock
+    rate = profile.memory_rate * profile.shared.layout_share
     return profile.kernel_floor + max(tiles * 1024 / pace, count / rate)
 
 
@@ -112,25 +118,27 @@ _SHARES = {
 _PACES = {"softmax": "softmax_pace", "reduce": "reduce_pace", "gather": "gather_pace"}
 
 
-def _moving(count: float, profile: Profile) -> float:
+def _memory_seconds(count: float, profile: Profile) -> float:
     """Return how long it takes to read and write so many bytes, one after another.
 
     What was used a moment ago may still be in the cache: surely next to nothing, hardly ever as much as
     the cache holds.
     """
-    there = max(0.0, 1 - count / profile.l2)
-    return count / profile.memory_rate * (1 - there * (1 - 1 / profile.shared.cache_gain))
+    hit_rate = max(0.0, 1 - count / profile.l2)
+    return count / profile.memory_rate * (1 - hit_rate * (1 - 1 / profile.shared.cache_gain))
 
 
-def _product(product: Product, unit: str, profile: Profile, share: float) -> float:
+def _product_seconds(product: Product, unit: str, profile: Profile, share: float) -> float:
     """Return how long a product takes by the quickest of the ways there are."""
     if product.plane and (unit == "fp32" or (unit == "tf32" and profile.emulates(unit))):
         ways = (_implicit, _winograd_fused, _winograd)
         return min(way(product, profile) for way in ways)
-    return _tiled(product, unit, profile) / share
+    return _tiled_product(product, unit, profile) / share
 
 
-def _tiled(product: Product, unit: str, profile: Profile, tiles: Iterable[Tile] = ()) -> float:
+def _tiled_product(
+    product: Product, unit: str, profile: Profile, tiles: Iterable[Tile] = ()
+) -> float:
     """Return how long a product takes in tiles."""
     batch, rows, columns, depth, batched, _ = product
     model = profile.shared
@@ -146,8 +154,8 @@ def _tiled(product: Product, unit: str, profile: Profile, tiles: Iterable[Tile] 
         if simt and profile.capability >= (8, 0):
             tiles = tiles[1:]
         tiles = {way for tile in tiles for way in (tile, tile[::-1])}
-    fill = model.fill_simt if simt else model.fill_tensor
-    joining = model.join_simt if simt else model.join_tensor
+    overhead_k = model.prologue_epilogue_k_simt if simt else model.prologue_epilogue_k_tensor
+    reduction = model.split_k_simt if simt else model.split_k_tensor
     peak, processors = profile.rates[unit], profile.processors
     if simt and unit != "bf16":  # what cards reach that emulate it was measured hot
         peak *= profile.throttle_most  # while it is cool
@@ -162,20 +170,20 @@ def _tiled(product: Product, unit: str, profile: Profile, tiles: Iterable[Tile] 
         least = max(1.0, model.resident / (high * wide))
         for split in splits:
             waves = max(-(-count * split // processors), least)
-            took = 2 * high * wide * (depth / split + fill) * waves / rate
+            duration = 2 * high * wide * (depth / split + overhead_k) * waves / rate
             if simt:
-                took = profile.throttled(took)
+                duration = profile.throttled(duration)
             if split > 1:
                 parts = (split + 1) * size * batch * rows * columns
-                took += joining + parts / profile.memory_rate
-            best = min(best, took)
+                duration += reduction + parts / profile.memory_rate
+            best = min(best, duration)
     return best
 
 
 def _implicit(product: Product, profile: Profile) -> float:
     """Return how long a 3 x 3 convolution takes that unfolds its input as it goes, two blocks at a time."""
     blocks = math.ceil(product.rows / 128) * math.ceil(product.columns / 32)
-    flops = 2 * 128 * 32 * (product.depth + profile.shared.fill_simt)
+    flops = 2 * 128 * 32 * (product.depth + profile.shared.prologue_epilogue_k_simt)
     return _waves(blocks, flops, profile, 2) / profile.convolution_share
 
 
@@ -187,9 +195,9 @@ def _winograd_fused(product: Product, profile: Profile) -> float:
     images, height, width = product.plane
     inner, outer = product.depth // 9, product.columns
     blocks = images * math.ceil(height / 8) * math.ceil(width / 16) * math.ceil(outer / 32)
-    flops = 2 * 16 * 32 * 32 * (inner + profile.shared.winograd_fill)
-    took = _waves(blocks, flops, profile) / profile.winograd_share
-    return took + profile.kernel_floor + _transforms((9 + 16) * inner * outer, profile)
+    flops = 2 * 16 * 32 * 32 * (inner + profile.shared.prologue_epilogue_k_winograd)
+    duration = _waves(blocks, flops, profile) / profile.winograd_share
+    return duration + profile.kernel_floor + _winograd_transform((9 + 16) * inner * outer, profile)
 
 
 def _winograd(product: Product, profile: Profile) -> float:
@@ -199,22 +207,21 @@ def _winograd(product: Product, profile: Profile) -> float:
     inner, outer = product.depth // 9, product.columns
     wide = 128 if profile.capability >= (8, 0) else 64
     blocks = 36 * math.ceil(patches / 128) * math.ceil(outer / wide)
-    flops = 2 * 128 * wide * (inner + profile.shared.winograd_fill)
-    took = _waves(blocks, flops, profile) / profile.winograd_share
+    flops = 2 * 128 * wide * (inner + profile.shared.prologue_epilogue_k_winograd)
+    duration = _waves(blocks, flops, profile) / profile.winograd_share
     pixels = images * height * width
     moved = pixels * (inner + outer) + 36 * patches * (inner + outer) + (9 + 36) * inner * outer
-    return took + 3 * profile.kernel_floor + _transforms(moved, profile)
+    return duration + 3 * profile.kernel_floor + _winograd_transform(moved, profile)
 
 
 def _waves(blocks: int, flops: float, profile: Profile, at_once: int = 1) -> float:
     """Return how long so many blocks take, so many of them at a time on each processor."""
     waves = math.ceil(blocks / (profile.processors * at_once))
-    rate = (
-        profile.rates["fp32"] * profile.throttle_most
-    )  # as in `_tiled`; what is lost to heat is in the shares
+    # As in `_tiled_product`; what is lost to heat is in the shares.
+    rate = profile.rates["fp32"] * profile.throttle_most
     return waves * at_once * flops * profile.processors / rate
 
 
-def _transforms(elements: float, profile: Profile) -> float:
+def _winograd_transform(elements: float, profile: Profile) -> float:
     """Return how long it takes to read and write what goes into a Winograd domain and out of it."""
     return 4 * elements / (profile.memory_rate * profile.shared.winograd_transform)

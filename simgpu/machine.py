@@ -47,21 +47,7 @@ class Memory:
 
 
 class Device:
-    """One simulated GPU.
-
-    Attributes
-    ----------
-    index
-        Its number: 0 for ``sim:0``.
-    allocator, clock
-        Its memory and its time.
-    stream
-        The number of the stream that operations go to now.
-    rng
-        The state of its random generator.
-    history
-        What its allocator did while that is recorded, or None.
-    """
+    """One simulated GPU: its allocator, its clock and the state of its random generator."""
 
     def __init__(
         self,
@@ -75,29 +61,29 @@ class Device:
         self.index = index
         self.profile = profile
         self.torch_device = torch.device("sim", index)
-        made = ExpandableAllocator if expandable_segments else Allocator
-        self.allocator = made(capacity, index)
+        allocator_type = ExpandableAllocator if expandable_segments else Allocator
+        self.allocator = allocator_type(capacity, index)
         self.clock = Clock(index, profile, host)
-        self.stream = 0
+        self.stream = 0  # the current stream
         self.rng = torch.Generator().get_state()
-        self.history: History | None = None
+        self.history: History | None = None  # while it is recorded
 
-    def record_history(self, most: int | None) -> None:
+    def record_history(self, max_entries: int | None) -> None:
         """Note from now on what the allocator does, at most so many events; None ends it."""
-        history = None if most is None else self.history or History(most)
-        self.history, self.allocator.note = history, None
+        history = None if max_entries is None else self.history or History(max_entries)
+        self.history, self.allocator.on_event = history, None
 
-        def note(action: str, address: int, nbytes: int) -> None:
+        def record(action: str, address: int, nbytes: int) -> None:
             try:
-                history.note(action, address, nbytes, self.clock.host)
+                history.record(action, address, nbytes, self.clock.host)
             except Exception:  # noqa: BLE001  (a history is no reason to refuse memory)
                 MACHINE.unmodelled()
 
         if history is not None:
-            self.allocator.note = note
+            self.allocator.on_event = record
 
     def seed(self, seed: int) -> None:
-        """Start the random generator anew."""
+        """Seed the random generator."""
         self.rng = torch.Generator().manual_seed(seed).get_state()
 
 
@@ -135,7 +121,8 @@ class Machine:
                 raise RuntimeError("There is no simulated device: call simgpu.enable() first.")
             raise RuntimeError(
                 "sim error: invalid device ordinal. "
-                f"sim:{index} was asked for; there {self._there()}. simgpu.enable(devices=...) makes more."
+                f"sim:{index} was asked for; there {self._devices_text()}. "
+                "simgpu.enable(devices=...) makes more."
             )
         if self.forked:
             raise RuntimeError(
@@ -145,20 +132,19 @@ class Machine:
         self.used = True
         return self.devices[index]
 
-    def arrive(self) -> None:
-        """Let the copies to the host be there that have ended by now.
+    def run_arrivals(self) -> None:
+        """Run the callbacks of the non-blocking copies to pinned memory that have ended by now.
 
-        A copy to pinned memory that nobody waits for is not there at once: until it has ended, the
-        host sees what was there before.
+        Until such a copy has ended, the host sees what its memory held before.
         """
-        due = [land for end, land in self.arrivals if end <= self.host.now]
+        callbacks = [callback for end, callback in self.arrivals if end <= self.host.now]
         self.arrivals = [arrival for arrival in self.arrivals if arrival[0] > self.host.now]
-        for land in due:
-            land()
+        for callback in callbacks:
+            callback()
 
     def synchronized(self) -> None:
         """Count a wait of the host for a device."""
-        self.arrive()
+        self.run_arrivals()
         for counters in self.counting:
             counters.synchronizations += 1
 
@@ -201,7 +187,7 @@ class Machine:
             counters.races += race
             counters.synchronizations += waits
         if self.arrivals:
-            self.arrive()
+            self.run_arrivals()
         return end
 
     def snapshot(self) -> dict[str, Any]:
@@ -217,7 +203,7 @@ class Machine:
                 segments.append({**segment, "segment_pool_id": (0, 0), "frames": []})
         return {"segments": segments, "device_traces": traces}
 
-    def _there(self) -> str:
+    def _devices_text(self) -> str:
         count = len(self.devices)
         return "is one device, sim:0" if count == 1 else f"are {count} devices"
 

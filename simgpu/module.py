@@ -15,7 +15,7 @@ import torch
 
 from .machine import MACHINE, Device
 
-_Which = torch.device | str | int | None
+_DeviceLike = torch.device | str | int | None
 
 
 class Event:
@@ -45,7 +45,7 @@ class Event:
 
     def query(self) -> bool:
         """Return whether the mark has been reached by now."""
-        return self._device is None or _look(self._device, self._time)
+        return self._device is None or _query(self._device, self._time)
 
     def synchronize(self) -> None:
         """Let the host wait for the mark."""
@@ -76,12 +76,12 @@ class Stream:
     """A queue of operations that run in order, beside those of other streams."""
 
     def __init__(
-        self, device: _Which = None, priority: int = 0, *, _number: int | None = None
+        self, device: _DeviceLike = None, priority: int = 0, *, _number: int | None = None
     ) -> None:
         self._device = MACHINE.device(device)
         self.device = self._device.torch_device
         self.stream_id = self._device.clock.new_stream() if _number is None else _number
-        self._before: list[int] = []
+        self._previous: list[int] = []
 
     @property
     def device_type(self) -> int:
@@ -100,7 +100,7 @@ class Stream:
 
     def query(self) -> bool:
         """Return whether the stream has done all it was given."""
-        return _look(self._device, self._device.clock.mark(self.stream_id))
+        return _query(self._device, self._device.clock.mark(self.stream_id))
 
     def wait_stream(self, stream: Stream) -> None:
         """Hold this stream back until another has done all it was given so far."""
@@ -133,22 +133,22 @@ class Stream:
         return f"<torch.sim.Stream device={self.device} number={self.stream_id}>"
 
     def __enter__(self) -> Stream:
-        self._before.append(self._device.stream)  # a list, because it may be entered again
+        self._previous.append(self._device.stream)  # a list, because it may be entered again
         self._device.stream = self.stream_id
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._device.stream = self._before.pop()
+        self._device.stream = self._previous.pop()
 
 
-def _look(device: Device, time: float) -> bool:
+def _query(device: Device, time: float) -> bool:
     """Return whether a device has come to a time. Asking takes the host a moment, so a loop may wait."""
-    MACHINE.host.advance(_LOOK, "query")
-    MACHINE.arrive()
+    MACHINE.host.advance(_QUERY_SECONDS, "query")
+    MACHINE.run_arrivals()
     return device.clock.reached(time)
 
 
-_LOOK = 1e-6
+_QUERY_SECONDS = 1e-6
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class SimMemory(types.ModuleType):
         for device in MACHINE.devices:
             device.record_history(max_entries if enabled else None)
 
-    def _snapshot(self, device: _Which = None) -> dict[str, Any]:
+    def _snapshot(self, device: _DeviceLike = None) -> dict[str, Any]:
         """Return the segments and the history of every device."""
         return MACHINE.snapshot()
 
@@ -215,12 +215,12 @@ class SimModule(types.ModuleType):
         """Return the number of the current device."""
         return MACHINE.current
 
-    def set_device(self, device: _Which) -> None:
+    def set_device(self, device: _DeviceLike) -> None:
         """Make a device the current one."""
         MACHINE.current = MACHINE.device(device).index
 
     @contextlib.contextmanager
-    def device(self, device: _Which) -> Iterator[None]:
+    def device(self, device: _DeviceLike) -> Iterator[None]:
         """Make a device the current one within a ``with`` block."""
         before = MACHINE.current
         self.set_device(device)
@@ -229,7 +229,7 @@ class SimModule(types.ModuleType):
         finally:
             MACHINE.current = before
 
-    def synchronize(self, device: _Which = None) -> None:
+    def synchronize(self, device: _DeviceLike = None) -> None:
         """Let the host wait until a device has done all it was given."""
         MACHINE.device(device).clock.synchronize()
         MACHINE.synchronized()
@@ -238,12 +238,12 @@ class SimModule(types.ModuleType):
         """Send operations to a stream within a ``with`` block."""
         return stream if stream is not None else contextlib.nullcontext()
 
-    def current_stream(self, device: _Which = None) -> Stream:
+    def current_stream(self, device: _DeviceLike = None) -> Stream:
         """Return the stream that operations go to now."""
-        found = MACHINE.device(device)
-        return Stream(found.index, _number=found.stream)
+        sim_device = MACHINE.device(device)
+        return Stream(sim_device.index, _number=sim_device.stream)
 
-    def default_stream(self, device: _Which = None) -> Stream:
+    def default_stream(self, device: _DeviceLike = None) -> Stream:
         """Return the stream that operations go to unless another is chosen."""
         return Stream(device, _number=0)
 
@@ -251,43 +251,43 @@ class SimModule(types.ModuleType):
         """Send operations to a stream from now on."""
         stream._device.stream = stream.stream_id
 
-    def memory_allocated(self, device: _Which = None) -> int:
+    def memory_allocated(self, device: _DeviceLike = None) -> int:
         """Return the bytes that tensors take."""
         return MACHINE.device(device).allocator.allocated
 
-    def max_memory_allocated(self, device: _Which = None) -> int:
+    def max_memory_allocated(self, device: _DeviceLike = None) -> int:
         """Return the most bytes that tensors took at once."""
         return MACHINE.device(device).allocator.max_allocated
 
-    def memory_reserved(self, device: _Which = None) -> int:
+    def memory_reserved(self, device: _DeviceLike = None) -> int:
         """Return the bytes that the allocator keeps from the device."""
         return MACHINE.device(device).allocator.reserved
 
-    def max_memory_reserved(self, device: _Which = None) -> int:
+    def max_memory_reserved(self, device: _DeviceLike = None) -> int:
         """Return the most bytes that the allocator kept at once."""
         return MACHINE.device(device).allocator.max_reserved
 
-    def reset_peak_memory_stats(self, device: _Which = None) -> None:
+    def reset_peak_memory_stats(self, device: _DeviceLike = None) -> None:
         """Let the peaks begin again at what is in use now."""
         MACHINE.device(device).allocator.reset_peak()
 
-    def reset_accumulated_memory_stats(self, device: _Which = None) -> None:
+    def reset_accumulated_memory_stats(self, device: _DeviceLike = None) -> None:
         """Let the sums of what was ever allocated and freed begin again."""
-        MACHINE.device(device).allocator.reset_ever()
+        MACHINE.device(device).allocator.reset_accumulated()
 
-    def memory_stats(self, device: _Which = None) -> OrderedDict[str, int]:
+    def memory_stats(self, device: _DeviceLike = None) -> OrderedDict[str, int]:
         """Return the allocator's figures under the names that ``torch.cuda`` gives them."""
         return OrderedDict(sorted(MACHINE.device(device).allocator.stats().items()))
 
-    def memory_summary(self, device: _Which = None, abbreviated: bool = False) -> str:
+    def memory_summary(self, device: _DeviceLike = None, abbreviated: bool = False) -> str:
         """Return the allocator's figures as a text."""
         return MACHINE.device(device).allocator.summary()
 
-    def memory_snapshot(self, device: _Which = None) -> list[dict[str, Any]]:
+    def memory_snapshot(self, device: _DeviceLike = None) -> list[dict[str, Any]]:
         """Return the allocator's segments and blocks."""
         return MACHINE.device(device).allocator.snapshot()
 
-    def mem_get_info(self, device: _Which = None) -> tuple[int, int]:
+    def mem_get_info(self, device: _DeviceLike = None) -> tuple[int, int]:
         """Return the free and the total bytes of a device."""
         allocator = MACHINE.device(device).allocator
         return allocator.free_memory, allocator.capacity
@@ -304,22 +304,22 @@ class SimModule(types.ModuleType):
         """Return False: the simulated device records no graphs."""
         return False
 
-    def get_device_name(self, device: _Which = None) -> str:
+    def get_device_name(self, device: _DeviceLike = None) -> str:
         """Return the name, which says that the device is simulated."""
         return f"Simulated {MACHINE.device(device).profile.name}"
 
-    def get_device_capability(self, device: _Which = None) -> tuple[int, int]:
+    def get_device_capability(self, device: _DeviceLike = None) -> tuple[int, int]:
         """Return the CUDA compute capability of the GPU that is simulated."""
         return MACHINE.device(device).profile.capability
 
-    def get_device_properties(self, device: _Which = None) -> Properties:
+    def get_device_properties(self, device: _DeviceLike = None) -> Properties:
         """Return name, capability, memory and processors."""
-        found = MACHINE.device(device)
+        sim_device = MACHINE.device(device)
         return Properties(
-            self.get_device_name(found.index),
-            *found.profile.capability,
-            total_memory=found.allocator.capacity,
-            multi_processor_count=found.profile.processors,
+            self.get_device_name(sim_device.index),
+            *sim_device.profile.capability,
+            total_memory=sim_device.allocator.capacity,
+            multi_processor_count=sim_device.profile.processors,
         )
 
     def is_bf16_supported(self, including_emulation: bool = True) -> bool:
@@ -340,11 +340,11 @@ class SimModule(types.ModuleType):
         for device in MACHINE.devices:
             device.seed(seed)
 
-    def get_rng_state(self, device: _Which = None) -> torch.Tensor:
+    def get_rng_state(self, device: _DeviceLike = None) -> torch.Tensor:
         """Return the state of a device's random generator."""
         return MACHINE.device(device).rng.clone()
 
-    def set_rng_state(self, new_state: torch.Tensor, device: _Which = None) -> None:
+    def set_rng_state(self, new_state: torch.Tensor, device: _DeviceLike = None) -> None:
         """Set the state of a device's random generator."""
         torch.Generator().set_state(new_state)  # refuses what is no state
         MACHINE.device(device).rng = new_state.clone()

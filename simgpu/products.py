@@ -11,34 +11,27 @@ from torch import Tensor
 
 
 class Product(NamedTuple):
-    """A product of matrices, or what a convolution is turned into.
+    """Matrix products of one shape, (rows, depth) @ (depth, columns): an operation's, or a convolution's.
 
-    Attributes
-    ----------
-    batch
-        How many products of this shape.
-    rows, columns, depth
-        Each is of ``rows`` x ``depth`` and ``depth`` x ``columns``.
-    batched
-        Whether a batched operation asked for it (``bmm``).
-    plane
-        Images, height and width of the result of a 3 x 3 convolution of stride 1, for which there are
-        shorter ways (Winograd's); else None.
+    ``plane`` is images, height and width of the result of a 3 x 3 convolution of stride 1, which Winograd's
+    algorithms can compute; else None.
     """
 
-    batch: int
+    batch: int  # how many of them
     rows: int
     columns: int
     depth: int
-    batched: bool = False
+    batched: bool = False  # as ``bmm`` computes them
     plane: tuple[int, int, int] | None = None
 
 
 def products_of(name: str, args: tuple[Any, ...], out: Any) -> tuple[str, tuple[Product, ...]]:
     """Return an operation's kind and the products that a GPU computes for it."""
     if "convolution_backward" in name:
-        at = 3 if "overrideable" in name else 4  # the others have the sizes of the bias before
-        return _of_convolution_backward(*args[:3], args[at], *args[at + 5 : at + 7])
+        i = (
+            3 if "overrideable" in name else 4
+        )  # after the sizes of the bias, which the former lacks
+        return _of_convolution_backward(*args[:3], args[i], *args[i + 5 : i + 7])
     if "convolution" in name:
         return _of_convolution(args[0], args[1], args[3], args[6], args[8], out)
     if "attention" in name:
@@ -60,54 +53,67 @@ def _of_convolution(
 ) -> tuple[str, tuple[Product, ...]]:
     if transposed:  # the gradient of a convolution, taken forwards
         x, out = out, x
-    each, taps = weight.shape[1], math.prod(weight.shape[2:])
-    if groups > 1 and each == 1:
+    in_channels, kernel_size = weight.shape[1], math.prod(weight.shape[2:])
+    if groups > 1 and in_channels == 1:
         return "depthwise", ()
-    pixels = out.shape[0] * math.prod(out.shape[2:])
+    output_pixels = out.shape[0] * math.prod(out.shape[2:])
     if transposed:
-        sites = x.shape[0] * math.prod(x.shape[2:])
-        return _named(taps), (
-            Product(groups, sites, each, out.shape[1] // groups * taps * pixels // sites or 1),
+        input_pixels = x.shape[0] * math.prod(x.shape[2:])
+        return _conv_kind(kernel_size), (
+            Product(
+                groups,
+                input_pixels,
+                in_channels,
+                out.shape[1] // groups * kernel_size * output_pixels // input_pixels or 1,
+            ),
         )
-    plane = (out.shape[0], *out.shape[2:]) if _short(weight, stride, groups) else None
-    return _named(taps), (
-        Product(groups, pixels, out.shape[1] // groups, each * taps, plane=plane),
+    plane = (out.shape[0], *out.shape[2:]) if _allows_winograd(weight, stride, groups) else None
+    return _conv_kind(kernel_size), (
+        Product(
+            groups, output_pixels, out.shape[1] // groups, in_channels * kernel_size, plane=plane
+        ),
     )
 
 
 def _of_convolution_backward(
     grad: Tensor, x: Tensor, weight: Tensor, stride: Any, groups: int, mask: Any
 ) -> tuple[str, tuple[Product, ...]]:
-    each, taps = weight.shape[1], math.prod(weight.shape[2:])
-    if groups > 1 and each == 1:
+    in_channels, kernel_size = weight.shape[1], math.prod(weight.shape[2:])
+    if groups > 1 and in_channels == 1:
         return "depthwise", ()
-    pixels = grad.shape[0] * math.prod(grad.shape[2:])
-    sites = x.shape[0] * math.prod(x.shape[2:])
-    wide = grad.shape[1] // groups
-    plane = (x.shape[0], *x.shape[2:]) if _short(weight, stride, groups) else None
-    of_input = Product(groups, sites, each, max(1, wide * taps * pixels // sites), plane=plane)
-    of_weight = Product(groups, wide, each * taps, pixels)
-    made = zip(mask, (of_input, of_weight), strict=False)
-    return _named(taps), tuple(product for wanted, product in made if wanted)
+    output_pixels = grad.shape[0] * math.prod(grad.shape[2:])
+    input_pixels = x.shape[0] * math.prod(x.shape[2:])
+    out_channels = grad.shape[1] // groups
+    plane = (x.shape[0], *x.shape[2:]) if _allows_winograd(weight, stride, groups) else None
+    of_input = Product(
+        groups,
+        input_pixels,
+        in_channels,
+        max(1, out_channels * kernel_size * output_pixels // input_pixels),
+        plane=plane,
+    )
+    of_weight = Product(groups, out_channels, in_channels * kernel_size, output_pixels)
+    products = zip(mask, (of_input, of_weight), strict=False)
+    return _conv_kind(kernel_size), tuple(product for needed, product in products if needed)
 
 
-def _named(taps: int) -> str:
-    return "convolution" if taps > 1 else "pointwise"
+def _conv_kind(kernel_size: int) -> str:
+    return "convolution" if kernel_size > 1 else "pointwise"
 
 
-def laid(
+def channels_first_work(
     name: str, kind: str, products: tuple[Product, ...], args: tuple[Any, ...]
 ) -> tuple[tuple[Product, ...], tuple[tuple[int, int], ...]]:
-    """Return what tensor cores make of a convolution whose channels lie second: one of two ways, or neither.
+    """Return `cost.Work.per_image` and ``conversions`` of a convolution of NCHW tensors, one or neither.
 
-    A product of the images as they lie is one for each image: of 1 x 1, without a stride, and rows of whole 16 bytes.
-    Else what is read is turned round before, and a gradient after; what a forward pass makes is written where it belongs.
+    A 1 x 1 convolution without a stride, of rows of whole 16 bytes, is a product for each image. Otherwise
+    inputs are converted to NHWC before, and gradients back after; a forward pass writes the right layout.
     """
     if kind not in ("convolution", "pointwise") or args[0].dim() != 4 or not products:
         return (), ()
     backward = "backward" in name
     x, weight = args[1:3] if backward else args[:2]
-    if x.is_contiguous(memory_format=torch.channels_last) or innermost(weight):
+    if x.is_contiguous(memory_format=torch.channels_last) or is_channels_last(weight):
         return (), ()
     of_input, of_weight = args[-1][:2] if backward else (True, False)
     row = math.prod(x.shape[2:]) * x.element_size()
@@ -120,30 +126,30 @@ def laid(
     tensors = [args[0], weight, x] * of_input if backward else [x, weight]
     if of_weight:  # its kernel has them turned again; a gradient of 1 x 1 lies either way alike
         tensors += [x, args[0], *[weight] * (kind == "convolution")]
-    return (), tuple((tiles_of(t), 2 * bytes_of([t])) for t in tensors)
+    return (), tuple((layout_tiles(t), 2 * bytes_of([t])) for t in tensors)
 
 
-def tiles_of(images: Tensor) -> int:
-    """Return how many tiles of 32 channels by 32 places images have, or weights."""
-    count, channels, *places = images.shape
-    return count * -(-channels // 32) * -(-math.prod(places) // 32)
+def layout_tiles(images: Tensor) -> int:
+    """Return how many tiles of 32 channels by 32 pixels images, or weights, have."""
+    count, channels, *pixels = images.shape
+    return count * -(-channels // 32) * -(-math.prod(pixels) // 32)
 
 
-def innermost(images: Tensor) -> bool:
+def is_channels_last(images: Tensor) -> bool:
     """Return whether images, or weights, have their channels innermost and nowhere else."""
     last = images.dim() == 4 and images.is_contiguous(memory_format=torch.channels_last)
     return last and not images.is_contiguous()
 
 
-def _short(weight: Tensor, stride: Any, groups: int) -> bool:
+def _allows_winograd(weight: Tensor, stride: Any, groups: int) -> bool:
     """Whether Winograd's way is open: 3 x 3, of stride 1, in one group."""
     return tuple(weight.shape[2:]) == (3, 3) and set(stride) == {1} and groups == 1
 
 
-def is_unaligned(matrices: Iterable[Tensor], whole: int) -> bool:
+def is_unaligned(matrices: Iterable[Tensor], per_load: int) -> bool:
     """Return whether a row of one begins between loads of so many elements each."""
-    steps = (step for matrix in matrices for step in matrix.stride()[-2:])
-    return any(step % whole for step in steps if step != 1)
+    strides = (step for matrix in matrices for step in matrix.stride()[-2:])
+    return any(step % per_load for step in strides if step != 1)
 
 
 def bytes_of(tensors: Iterable[Tensor]) -> int:

@@ -22,18 +22,17 @@ def sim(request: pytest.FixtureRequest) -> Iterator[object]:
     """Give a simulated GPU, empty and of the size that the marker asks for, for the time of a test."""
     import simgpu
     from simgpu.profiles import load
-    from simgpu.spare import spare_device
 
-    if reason := simgpu.problem():
+    if reason := simgpu.unavailable_reason():
         pytest.fail(reason, pytrace=False)
     mark = request.node.get_closest_marker("simgpu")
-    asked = {} if mark is None else dict(mark.kwargs)
-    profile = asked.pop("profile", "T4")
-    memory = asked.pop("memory", None) or load(profile).total_memory
-    if asked or (mark and mark.args):
+    arguments = {} if mark is None else dict(mark.kwargs)
+    profile = arguments.pop("profile", "T4")
+    memory = arguments.pop("memory", None) or load(profile).total_memory
+    if arguments or (mark and mark.args):
         pytest.fail(
             "The marker simgpu takes memory=... and profile=..., by name, and nothing else.",
             pytrace=False,
         )
-    with spare_device(memory, profile) as device:
+    with simgpu.temporary_device(memory, profile) as device:
         yield device

@@ -20,8 +20,8 @@ def reduce(tensor: torch.Tensor, payload: torch.Tensor) -> Any:
     """Return what pickle needs to make a tensor with this payload again."""
     hooks = OrderedDict()
     if payload.layout is not torch.strided or payload.is_conj() or payload.is_neg():
-        place = torch._utils._rebuild_device_tensor_from_cpu_tensor
-        return place, (payload.clone(), tensor.dtype, str(tensor.device), tensor.requires_grad)
+        rebuild = torch._utils._rebuild_device_tensor_from_cpu_tensor
+        return rebuild, (payload.clone(), tensor.dtype, str(tensor.device), tensor.requires_grad)
     if isinstance(tensor, torch.nn.Parameter):
         data = tensor.detach()
         return torch._utils._rebuild_parameter, (data, tensor.requires_grad, hooks)
@@ -55,6 +55,6 @@ def restore(storage: Any, location: str) -> Any:
             f"{count}. Please use torch.load with map_location to map your storages to an existing device."
         )
     device = MACHINE.device(index)
-    placed = storages.placed(storage, device)
+    moved = storages.to_device(storage, device)
     MACHINE.copy(device, "h2d", storage.nbytes())
-    return placed
+    return moved

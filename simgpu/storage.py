@@ -13,54 +13,54 @@ import torch
 
 from .machine import MACHINE, Device, Memory
 
-_Plain = torch._C.StorageBase
+_StorageBase = torch._C.StorageBase
 
 
-def placed(storage: torch.UntypedStorage, device: Device) -> torch.UntypedStorage:
-    """Return a storage on a device with the bytes of one of the CPU's."""
-    twin = torch.UntypedStorage(_Plain.nbytes(storage))
-    twin.copy_(storage)
-    return _settle(twin, device)
+def to_device(storage: torch.UntypedStorage, device: Device) -> torch.UntypedStorage:
+    """Copy a CPU storage to a device."""
+    copy = torch.UntypedStorage(_StorageBase.nbytes(storage))
+    copy.copy_(storage)
+    return _attach(copy, device)
 
 
-def of(payload: torch.Tensor, memory: Memory) -> torch.UntypedStorage:
-    """Return the storage of a device tensor's payload, which knows the device's memory."""
+def device_storage(payload: torch.Tensor, memory: Memory) -> torch.UntypedStorage:
+    """Return the storage of a device tensor's payload, with the tensor's device memory."""
     storage = payload.untyped_storage()
     storage._sim_memory = memory
     return storage
 
 
-def _settle(storage: Any, device: Device) -> Any:
+def _attach(storage: Any, device: Device) -> Any:
     storage._sim_device = device.torch_device
-    storage._sim_memory = Memory(device, _Plain.nbytes(storage))
+    storage._sim_memory = Memory(device, _StorageBase.nbytes(storage))
     return storage
 
 
 def register() -> None:
     """Let ``torch.UntypedStorage`` make the device's storages, name their device, and change their sizes."""
 
-    @functools.wraps(_Plain.__new__)
+    @functools.wraps(_StorageBase.__new__)
     def new(cls: type, *args: Any, device: Any = None, **more: Any) -> Any:
         if device is None:
-            return _Plain.__new__(cls, *args, **more)
+            return _StorageBase.__new__(cls, *args, **more)
         if torch.device(device).type != "sim":
-            return _Plain.__new__(cls, *args, device=device, **more)
-        return _settle(_Plain.__new__(cls, *args, **more), MACHINE.device(device))
+            return _StorageBase.__new__(cls, *args, device=device, **more)
+        return _attach(_StorageBase.__new__(cls, *args, **more), MACHINE.device(device))
 
     def device(self: Any) -> torch.device:
-        return getattr(self, "_sim_device", None) or _Plain.device.__get__(self)
+        return getattr(self, "_sim_device", None) or _StorageBase.device.__get__(self)
 
     def nbytes(self: Any) -> int:
         memory = getattr(self, "_sim_memory", None)
-        return _Plain.nbytes(self) if memory is None else memory.nbytes
+        return _StorageBase.nbytes(self) if memory is None else memory.nbytes
 
-    @functools.wraps(_Plain.resize_)
+    @functools.wraps(_StorageBase.resize_)
     def resize_(self: Any, size: int) -> Any:
         memory = getattr(self, "_sim_memory", None)
         # A tensor may look beyond the new end, where CUDA gives an error or whatever lies there. Here
         # the device has its memory back and the numbers stay: the CPU would end the process.
-        if memory is None or size > _Plain.nbytes(self):
-            _Plain.resize_(self, size)
+        if memory is None or size > _StorageBase.nbytes(self):
+            _StorageBase.resize_(self, size)
         if memory is not None:
             memory.resize(size)
         return self

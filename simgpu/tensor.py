@@ -36,18 +36,10 @@ _storage_nbytes = torch._C.StorageBase.nbytes
 
 
 class SimTensor(Tensor):
-    """A tensor on a simulated device.
+    """A tensor on a simulated device."""
 
-    Attributes
-    ----------
-    _payload
-        The CPU tensor that holds the numbers.
-    _memory
-        The device memory it stands for, shared by all views.
-    """
-
-    _payload: Tensor
-    _memory: Memory
+    _payload: Tensor  # the CPU tensor that holds the values
+    _memory: Memory  # the device memory of its storage, shared by all views
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @classmethod
@@ -130,7 +122,7 @@ class SimTensor(Tensor):
 
     def untyped_storage(self) -> Any:
         """Return the payload's storage."""
-        return storage.of(self._payload, self._memory)
+        return storage.device_storage(self._payload, self._memory)
 
     def type(self, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Return the name of the type, such as ``'torch.sim.FloatTensor'``, or convert."""
@@ -146,26 +138,26 @@ class SimTensor(Tensor):
                 "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
                 "protocol at the moment."
             )
-        home = self._memory
+        memory = self._memory
         payload = copy.deepcopy(self._payload, memo)  # tensors that share memory still do
-        if id(home) not in memo:
-            memo[id(home)] = Memory(home.device, home.nbytes)
-            home.device.clock.copy("d2d", home.nbytes, stream=home.device.stream)
-        twin = wrap(payload, memo[id(home)]).requires_grad_(self.requires_grad)
-        memo[id(self)] = twin
-        twin.__dict__.update(copy.deepcopy(_attributes(self), memo))
+        if id(memory) not in memo:
+            memo[id(memory)] = Memory(memory.device, memory.nbytes)
+            memory.device.clock.copy("d2d", memory.nbytes, stream=memory.device.stream)
+        result = wrap(payload, memo[id(memory)]).requires_grad_(self.requires_grad)
+        memo[id(self)] = result
+        result.__dict__.update(copy.deepcopy(_attributes(self), memo))
         if isinstance(self, torch.nn.Parameter):
-            twin._is_param = True
+            result._is_param = True
         if self.grad is not None:
-            twin.grad = copy.deepcopy(self.grad, memo)
-        return twin
+            result.grad = copy.deepcopy(self.grad, memo)
+        return result
 
     def __copy__(self) -> SimTensor:
-        twin = wrap(self._payload, self._memory).requires_grad_(self.requires_grad)
-        twin.__dict__.update(_attributes(self))
+        result = wrap(self._payload, self._memory).requires_grad_(self.requires_grad)
+        result.__dict__.update(_attributes(self))
         if isinstance(self, torch.nn.Parameter):
-            twin._is_param = True
-        return twin
+            result._is_param = True
+        return result
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return serialize.reduce(self, self._payload)
@@ -173,8 +165,8 @@ class SimTensor(Tensor):
 
 def _attributes(tensor: SimTensor) -> dict[str, Any]:
     """Return what the program has hung on a tensor."""
-    ours = ("_payload", "_memory", "_is_param")
-    return {name: value for name, value in tensor.__dict__.items() if name not in ours}
+    internal = ("_payload", "_memory", "_is_param")
+    return {name: value for name, value in tensor.__dict__.items() if name not in internal}
 
 
 def wrap(payload: Tensor, memory: Memory) -> SimTensor:
@@ -183,21 +175,14 @@ def wrap(payload: Tensor, memory: Memory) -> SimTensor:
         # PyTorch gives a Python device one autograd thread, sim:1 would have none. Without threads
         # backward runs where it was called, in the same order.
         torch._C._set_multithreading_enabled(False)
+    dtype, device = payload.dtype, memory.device.torch_device
     if payload.is_nested:
-        tensor = Tensor._make_wrapper_subclass(
-            SimTensor,
-            _padded_shape(payload),
-            dtype=payload.dtype,
-            device=memory.device.torch_device,
-        )
+        shape = _padded_shape(payload)
+        tensor = Tensor._make_wrapper_subclass(SimTensor, shape, dtype=dtype, device=device)
     elif payload.layout is not torch.strided:
+        layout = {"layout": payload.layout, "dispatch_layout": True}
         tensor = Tensor._make_wrapper_subclass(
-            SimTensor,
-            payload.shape,
-            dtype=payload.dtype,
-            layout=payload.layout,
-            device=memory.device.torch_device,
-            dispatch_layout=True,
+            SimTensor, payload.shape, dtype=dtype, device=device, **layout
         )
     else:
         tensor = Tensor._make_wrapper_subclass(
@@ -205,8 +190,8 @@ def wrap(payload: Tensor, memory: Memory) -> SimTensor:
             payload.shape,
             strides=payload.stride(),
             storage_offset=payload.storage_offset(),
-            dtype=payload.dtype,
-            device=memory.device.torch_device,
+            dtype=dtype,
+            device=device,
         )
         if payload.is_conj():
             torch._C._set_conj(tensor, True)
@@ -233,11 +218,11 @@ def nbytes(payload: Tensor) -> int:
     """
     if payload.layout is torch.strided:
         return _storage_nbytes(payload.untyped_storage())
-    _refuse(payload)
+    _check_supported(payload)
     return payload._indices().nbytes + payload._values().nbytes
 
 
-def _refuse(tensor: Tensor) -> None:
+def _check_supported(tensor: Tensor) -> None:
     """Refuse a kind of tensor that the device does not have."""
     kind = str(tensor.layout)
     if tensor.is_nested:
@@ -254,62 +239,62 @@ def _refuse(tensor: Tensor) -> None:
 # --- What is known of an operation, once
 
 
-class _Facts(NamedTuple):
+class _OpInfo(NamedTuple):
     name: str
     random: bool  # draws random numbers
-    waits: bool  # the host needs the values to go on
-    reshapes: bool  # may change a tensor's sizes in place
+    synchronizes: bool  # the host needs the values to go on
+    resizes: bool  # may change a tensor's sizes in place
     in_place: bool  # writes its first tensor
     outs: tuple[str, ...]  # the names of its ``out=``
     indexes: bool  # takes indices, which may be on the host
-    host: tuple[int, ...]  # the places of CPU tensors that it takes beside those of the device
-    composite: bool  # made of others; comes here whole where autograd is away: in inference mode
+    host_args: tuple[int, ...]  # the places of CPU tensors that it takes beside those of the device
+    composite: bool  # CompositeImplicitAutograd; it is dispatched here in inference mode only
     library: bool  # costs the host more than others, as `host` says
-    lists: bool  # does one thing to each tensor of a list
-    makes: bool  # makes a tensor like its first, on that one's device unless told another
+    foreach: bool  # does one thing to each tensor of a list
+    like: bool  # makes a tensor like its first, on that one's device unless told another
 
 
 _INDEXES = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten._unsafe_index}
-_HOST = {aten._pack_padded_sequence: (1,)}
-_facts: dict[Any, _Facts] = {}
+_HOST_ARGS = {aten._pack_padded_sequence: (1,)}
+_op_info: dict[Any, _OpInfo] = {}
 
 
-def _look_up(op: Any) -> _Facts:
-    facts = _facts.get(op)
-    if facts is None:
+def _info_of(op: Any) -> _OpInfo:
+    info = _op_info.get(op)
+    if info is None:
         tags, packet = op.tags, op.overloadpacket
         arguments = op._schema.arguments
         outs = tuple(a.name for a in arguments if a.is_out)
         name = op._schema.name.removeprefix("aten::")
-        facts = _facts[op] = _Facts(
+        info = _op_info[op] = _OpInfo(
             name=name,
             random=torch.Tag.nondeterministic_seeded in tags,
-            waits=packet not in _INDEXES  # of those only a mask lets the host wait
+            synchronizes=packet not in _INDEXES  # of those only a mask lets the host wait
             and (torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags),
-            reshapes=torch.Tag.inplace_view in tags or packet is aten.resize_ or bool(outs),
+            resizes=torch.Tag.inplace_view in tags or packet is aten.resize_ or bool(outs),
             in_place=bool(arguments and arguments[0].is_write and not outs),
             outs=outs,
             indexes=packet in _INDEXES,
-            host=_HOST.get(packet, ()),
+            host_args=_HOST_ARGS.get(packet, ()),
             composite=is_composite(op),
             library=is_library(name),
-            lists=takes_lists(name),
-            makes=name.startswith("new_") or name.endswith("_like"),
+            foreach=takes_lists(name),
+            like=name.startswith("new_") or name.endswith("_like"),
         )
-    return facts
+    return info
 
 
 def is_composite(op: Any) -> bool:
-    """Whether PyTorch makes an operation of others on every device, above autograd.
+    """Whether an operator is CompositeImplicitAutograd on every device.
 
-    Some are made of others only where a device has no kernel of its own; the CPU and CUDA have one.
+    Some are decomposed only where a device has no kernel of its own; the CPU and CUDA have one.
     """
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return has(op.name(), "CompositeImplicitAutograd") and not has(op.name(), "CPU")
 
 
-def take_apart(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Do the operations that one `is_composite` is made of."""
+def decompose(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run the CompositeImplicitAutograd decomposition of an operator."""
     return op._op_dk(_KEY.CompositeImplicitAutograd, *args, **kwargs)
 
 
@@ -339,15 +324,15 @@ def run(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return compute(op, args, kwargs)
 
 
-def _unwrap(x: Any, tensors: list[SimTensor], strangers: list[Tensor]) -> Any:
-    """Return an argument with payloads in the place of device tensors; note the tensors that were met."""
+def _unwrap(x: Any, tensors: list[SimTensor], host_tensors: list[Tensor]) -> Any:
+    """Return an argument with payloads for device tensors, and append its tensors to the two lists."""
     kind = x.__class__
     if kind is SimTensor:
         tensors.append(x)
         return x._payload
     if kind is list or kind is tuple:
         if x and (isinstance(x[0], Tensor) or x[0] is None or isinstance(x[-1], Tensor)):
-            return [_unwrap(item, tensors, strangers) for item in x]
+            return [_unwrap(item, tensors, host_tensors) for item in x]
         return x
     if kind is torch.device:
         return CPU
@@ -356,57 +341,57 @@ def _unwrap(x: Any, tensors: list[SimTensor], strangers: list[Tensor]) -> Any:
             tensors.append(x)
             return x._payload
         if x.device.type == "sim":
-            _refuse(x)
+            _check_supported(x)
             raise NotImplementedError("The simulated device has no values of this tensor of C++'s.")
         if x.dim():
-            strangers.append(x)
+            host_tensors.append(x)
     return x
 
 
 def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Do an operation as any other, without the handlers that some have in `SPECIAL`; see `run`."""
-    facts = _look_up(op)
-    if facts.composite:
-        return take_apart(op, args, kwargs)
+    info = _info_of(op)
+    if info.composite:
+        return decompose(op, args, kwargs)
     tensors: list[SimTensor] = []
-    strangers: list[Tensor] = []
+    host_tensors: list[Tensor] = []
 
-    plain = [_unwrap(x, tensors, strangers) for x in args]
-    plain_kwargs = {key: _unwrap(x, tensors, strangers) for key, x in kwargs.items()}
+    plain = [_unwrap(x, tensors, host_tensors) for x in args]
+    plain_kwargs = {key: _unwrap(x, tensors, host_tensors) for key, x in kwargs.items()}
     if tensors:
         device = tensors[0]._memory.device
         if MACHINE.forked:
             MACHINE.device(device.index)
-        if facts.indexes:
+        if info.indexes:
             check_indices(args)
-        elif len(strangers) > sum(_is_stranger(args[place]) for place in facts.host):
+        elif len(host_tensors) > sum(_is_host_tensor(args[i]) for i in info.host_args):
             mismatch(op, args, kwargs)
         for other in tensors:
             if other._memory.device is not device:
                 mismatch(op, args, kwargs)
-        if facts.in_place:
-            if _is_stranger(args[0]):
+        if info.in_place:
+            if _is_host_tensor(args[0]):
                 mismatch(op, args, kwargs)
-        elif facts.outs and any(_is_stranger(kwargs[name]) for name in facts.outs):
+        elif info.outs and any(_is_host_tensor(kwargs[name]) for name in info.outs):
             mismatch(op, args, kwargs)
-        elif facts.makes and (place := kwargs.get("device")) is not None:
-            if place.type != "sim":
-                return op(*plain, **{**plain_kwargs, "device": place})
-            device = MACHINE.device(place)
+        elif info.like and (target_device := kwargs.get("device")) is not None:
+            if target_device.type != "sim":
+                return op(*plain, **{**plain_kwargs, "device": target_device})
+            device = MACHINE.device(target_device)
     else:
         device = MACHINE.device(kwargs.get("device"))
         if kwargs.get("pin_memory"):
             raise RuntimeError("Only dense CPU tensors can be pinned")
 
     try:
-        if facts.random and not _has_generator(kwargs, args, device):
-            with _drawing_from(device):
+        if info.random and not _has_generator(kwargs, args, device):
+            with _device_rng(device):
                 out = op(*plain, **plain_kwargs)
-        elif _needs_care(tensors):
+        elif _may_be_lazy(tensors):
             with _conjugate_aware():
                 out = op(*plain, **plain_kwargs)
         elif op in _MATRIX:
-            out = _as_tensor_cores_do(op, plain, plain_kwargs)
+            out = _accumulate_in_float32(op, plain, plain_kwargs)
         else:
             out = op(*plain, **plain_kwargs)
     except RuntimeError as error:
@@ -414,12 +399,12 @@ def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             mismatch(op, args, kwargs)
         if "expected m1 and m2" in str(error):  # CUDA calls them by other names
             raise RuntimeError(str(error).replace("m1 and m2", "mat1 and mat2")) from None
-        _too_large(error, device)
+        _raise_if_full(error, device)
         raise
 
-    result = _wrap_all(out, tensors, device, facts)
+    result = _wrap_all(out, tensors, device, info)
     try:
-        _charge(op, facts, device, args, plain, plain_kwargs, out, tensors, strangers, result)
+        _charge(op, info, device, args, plain, plain_kwargs, out, tensors, host_tensors, result)
     except Exception:  # noqa: BLE001  (the operation was right: what is only booked never stops it)
         MACHINE.unmodelled()
     return result
@@ -438,7 +423,7 @@ _MATRIX = {
 }
 
 
-def _as_tensor_cores_do(op: Any, plain: list[Any], kwargs: dict[str, Any]) -> Any:
+def _accumulate_in_float32(op: Any, plain: list[Any], kwargs: dict[str, Any]) -> Any:
     """Multiply 16-bit numbers as tensor cores do: add up in float32, round the result once.
 
     A result beyond the largest float16 is rounded to infinity.
@@ -453,21 +438,21 @@ def _as_tensor_cores_do(op: Any, plain: list[Any], kwargs: dict[str, Any]) -> An
     return tuple(x if x is None else x.to(low) for x in out)
 
 
-def _too_large(error: RuntimeError, device: Device) -> None:
-    """Where the host itself has no room for a result, say so in the device's words if it has none."""
-    asked = re.search(r"you tried to allocate (\d+) bytes", str(error))
-    if asked:
-        device.allocator.free(device.allocator.allocate(int(asked[1])))
+def _raise_if_full(error: RuntimeError, device: Device) -> None:
+    """Raise the device's error where the host is out of memory for a result and the device would be, too."""
+    match = re.search(r"you tried to allocate (\d+) bytes", str(error))
+    if match:
+        device.allocator.free(device.allocator.allocate(int(match[1])))
 
 
-def _wrap_all(out: Any, tensors: list[SimTensor], device: Device, facts: _Facts) -> Any:
+def _wrap_all(out: Any, tensors: list[SimTensor], device: Device, info: _OpInfo) -> Any:
     if isinstance(out, Tensor):
-        if out.is_nested and facts.name not in _OF_NESTED:
-            _refuse(out)
+        if out.is_nested and info.name not in _NESTED_OPS:
+            _check_supported(out)
         for tensor in tensors:
             if tensor._payload is out:
-                if facts.reshapes:
-                    _follow(tensor)
+                if info.resizes:
+                    _sync_metadata(tensor)
                 return tensor
         if out.layout is torch.strided:
             for tensor in tensors:
@@ -478,23 +463,23 @@ def _wrap_all(out: Any, tensors: list[SimTensor], device: Device, facts: _Facts)
                     return wrap(out, tensor._memory)
         return wrap(out, Memory(device, nbytes(out)))
     if isinstance(out, (list, tuple)):
-        return type(out)(_wrap_all(item, tensors, device, facts) for item in out)
+        return type(out)(_wrap_all(item, tensors, device, info) for item in out)
     return out
 
 
 # In evaluation nn.TransformerEncoder leaves the padding out: its layers get a nested tensor.
-_OF_NESTED = ("_nested_tensor_from_mask", "_transformer_encoder_layer_fwd", "to_padded_tensor")
+_NESTED_OPS = ("_nested_tensor_from_mask", "_transformer_encoder_layer_fwd", "to_padded_tensor")
 
 
-def _with_padding(x: Any) -> Any:
+def _padded_meta(x: Any) -> Any:
     """Return a tensor without values that has the padding of a nested one; anything else as it is."""
     if isinstance(x, Tensor) and x.is_nested:
         return torch.empty(_padded_shape(x), dtype=x.dtype, device="meta")
     return x
 
 
-def _follow(tensor: SimTensor) -> None:
-    """Give a tensor the sizes and the memory that its payload has come to have."""
+def _sync_metadata(tensor: SimTensor) -> None:
+    """Update a tensor's sizes, strides, offset and memory to those of its payload, after a resize."""
     payload = tensor._payload
     if payload.layout is not torch.strided:
         return
@@ -513,30 +498,30 @@ def _follow(tensor: SimTensor) -> None:
 
 def _charge(
     op: Any,
-    facts: _Facts,
+    info: _OpInfo,
     device: Device,
     args: tuple[Any, ...],
     plain: list[Any],
     kwargs: dict[str, Any],
     out: Any,
     tensors: list[SimTensor],
-    strangers: list[Tensor],
+    host_tensors: list[Tensor],
     result: Any,
 ) -> None:
     """Tell the clock and the counters what the operation cost."""
-    if facts.name in _OF_NESTED:
-        plain, out = [_with_padding(x) for x in plain], _with_padding(out)
+    if info.name in _NESTED_OPS:
+        plain, out = [_padded_meta(x) for x in plain], _padded_meta(out)
     if any(tensor._payload.layout is not torch.strided for tensor in tensors):
         work = cost.Work(0, 0, "fp32")
     else:
         work = cost.work(op, tuple(plain), kwargs, out)
-    if facts.indexes and strangers:
-        MACHINE.copy(device, "h2d", sum(map(_as_index, strangers)))
+    if info.indexes and host_tensors:
+        MACHINE.copy(device, "h2d", sum(map(_index_bytes, host_tensors)))
     if work.guessed:
         MACHINE.unmodelled()
     seconds = latency.seconds(work, device.profile)
     clock = device.clock
-    dispatch = _dispatch_seconds(clock.costs, facts, bool(seconds), tensors)
+    dispatch = _dispatch_seconds(clock.costs, info, bool(seconds), tensors)
     if not seconds:
         clock.occupy(dispatch)
     else:
@@ -544,29 +529,29 @@ def _charge(
         writes: list[int] = []
         if clock.concurrent:
             reads = [id(tensor._memory) for tensor in tensors]
-            made = result if isinstance(result, (list, tuple)) else [result]
-            writes = [id(t._memory) for t in made if isinstance(t, SimTensor)]
+            outputs = result if isinstance(result, (list, tuple)) else [result]
+            writes = [id(t._memory) for t in outputs if isinstance(t, SimTensor)]
         span = clock.launch(
-            facts.name, seconds, device.stream, reads, writes, work.bytes, work.flops, dispatch
+            info.name, seconds, device.stream, reads, writes, work.bytes, work.flops, dispatch
         )
         for counters in MACHINE.counting:
             counters.launches += 1
             counters.races += span.race
         if MACHINE.arrivals:
-            MACHINE.arrive()
-    if facts.waits or (facts.indexes and _asks_a_mask(args, plain)):
+            MACHINE.run_arrivals()
+    if info.synchronizes or (info.indexes and _waits_for_mask(args, plain)):
         MACHINE.copy(device, "d2h", 8)
 
 
-def _dispatch_seconds(costs: Costs, facts: _Facts, kernel: bool, tensors: list[SimTensor]) -> float:
+def _dispatch_seconds(costs: Costs, info: _OpInfo, kernel: bool, tensors: list[SimTensor]) -> float:
     """Return what asking for the operator costs the host, beside a launch."""
     if not kernel:
-        if facts.name == "detach":  # autograd's own, of what it keeps: elsewhere no operator
+        if info.name == "detach":  # autograd's own, of what it keeps: elsewhere no operator
             return 0.0
         seconds = costs.view
     else:
-        seconds = costs.library if facts.library else costs.dispatch
-        if facts.lists:
+        seconds = costs.library if info.library else costs.dispatch
+        if info.foreach:
             seconds += costs.per_tensor * len(tensors)
     if torch.is_grad_enabled():
         for tensor in tensors:  # a loop, because this runs for every operation
@@ -575,7 +560,7 @@ def _dispatch_seconds(costs: Costs, facts: _Facts, kernel: bool, tensors: list[S
     return seconds
 
 
-def _as_index(index: Tensor) -> int:
+def _index_bytes(index: Tensor) -> int:
     """Return the bytes of an index of the host's as the device gets it; a mask goes as the rows it names."""
     if index.dtype in _MASKS:
         return 8 * index.dim() * int(index.count_nonzero())
@@ -585,7 +570,7 @@ def _as_index(index: Tensor) -> int:
 _MASKS = (torch.bool, torch.uint8)
 
 
-def _asks_a_mask(args: Sequence[Any], plain: Sequence[Any]) -> bool:
+def _waits_for_mask(args: Sequence[Any], plain: Sequence[Any]) -> bool:
     """Return whether the host must know how many elements a mask on the device names.
 
     Not where one value goes to all of them, as in ``x[mask] = 0``.
@@ -595,7 +580,7 @@ def _asks_a_mask(args: Sequence[Any], plain: Sequence[Any]) -> bool:
     return any(isinstance(i, SimTensor) and i.dtype in _MASKS for i in args[1])
 
 
-def _is_stranger(x: Any) -> bool:
+def _is_host_tensor(x: Any) -> bool:
     return isinstance(x, Tensor) and not isinstance(x, SimTensor)
 
 
@@ -614,7 +599,7 @@ def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     device = MACHINE.device((target if to else source)._memory.device.index)
     if to and of:
         target._payload.copy_(source._payload)
-        _between(source, device, target._memory)
+        _charge_peer_copy(source, device, target._memory)
     elif to:
         if non_blocking and source.dtype is not target.dtype and source.layout is torch.strided:
             sent = torch.empty_like(source, device=target.device)  # as on CUDA: converted there
@@ -627,36 +612,36 @@ def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             # Other dtypes and layouts are made on the host first, in memory that is not pinned.
             source.numel() * target.element_size()
             if source.layout is torch.strided
-            else _moved(source),
+            else _copied_bytes(source),
             pinned=as_it_is and is_pinned(source),
             non_blocking=non_blocking,
             writes=(target._memory,),
             dispatch=device.clock.costs.dispatch,
         )
     else:
-        _land(target, source, non_blocking)
+        _copy_to_host(target, source, non_blocking)
     return target
 
 
-def _land(target: Tensor, source: SimTensor, non_blocking: bool) -> None:
-    """Bring a device's tensor into a CPU tensor; into a pinned one it may arrive later."""
-    home = source._memory.device
+def _copy_to_host(target: Tensor, source: SimTensor, non_blocking: bool) -> None:
+    """Copy a device's tensor into a CPU tensor; into a pinned one asynchronously if ``non_blocking``."""
+    source_device = source._memory.device
     pinned = is_pinned(target)
     # Converted on the device, or after the journey.
     sent = target if non_blocking else source._payload
     end = MACHINE.copy(
-        home,
+        source_device,
         "d2h",
-        _moved(sent),
+        _copied_bytes(sent),
         pinned=pinned,
         non_blocking=non_blocking,
         reads=(source._memory,),
-        dispatch=home.clock.costs.dispatch,
+        dispatch=source_device.clock.costs.dispatch,
     )
     if end > MACHINE.host.now:
         value = source._payload.clone()
-        hollow = value.is_meta  # it has no values, so zeros arrive
-        MACHINE.arrivals.append((end, target.zero_ if hollow else lambda: target.copy_(value)))
+        has_no_data = value.is_meta  # within NoData, so zeros arrive
+        MACHINE.arrivals.append((end, target.zero_ if has_no_data else lambda: target.copy_(value)))
     else:
         target.copy_(source._payload)
 
@@ -664,53 +649,53 @@ def _land(target: Tensor, source: SimTensor, non_blocking: bool) -> None:
 def _to_copy(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     source, to = args[0], kwargs.get("device")
     if not isinstance(source, SimTensor):  # straight from the host: as the CPU's own kernel does it
-        _refuse(source)
+        _check_supported(source)
         memory_format = kwargs.get("memory_format") or torch.preserve_format
-        made = torch.empty_like(
+        result = torch.empty_like(
             source,
             dtype=kwargs.get("dtype") or source.dtype,
             device=to,
             memory_format=memory_format,
         )
-        return made.copy_(source, kwargs.get("non_blocking", False))
-    home = source._memory.device
-    if to is None or (to.type == "sim" and to.index in (None, home.index)):
+        return result.copy_(source, kwargs.get("non_blocking", False))
+    source_device = source._memory.device
+    if to is None or (to.type == "sim" and to.index in (None, source_device.index)):
         return compute(op, args, kwargs)
-    with _conjugate_aware() if _needs_care([source]) else _nothing:
+    with _conjugate_aware() if _may_be_lazy([source]) else _nothing:
         out = op(source._payload, **{**kwargs, "device": CPU})
     if to.type == "sim":
-        made = wrap(out, Memory(MACHINE.device(to), nbytes(out)))
-        _between(source, made._memory.device, made._memory)
-        return made
+        result = wrap(out, Memory(MACHINE.device(to), nbytes(out)))
+        _charge_peer_copy(source, result._memory.device, result._memory)
+        return result
     if to.type != "cpu":
         return out.to(to)
-    MACHINE.device(home.index)
+    MACHINE.device(source_device.index)
     free = bool(kwargs.get("non_blocking", False))
     if free:  # as on CUDA: it lands in pinned memory, which holds whatever was there before
         out = mark_pinned(torch.zeros_like(out))
-    _land(out, source, free)
+    _copy_to_host(out, source, free)
     return out
 
 
-def _between(source: SimTensor, device: Device, memory: Memory) -> None:
+def _charge_peer_copy(source: SimTensor, device: Device, memory: Memory) -> None:
     """Charge a copy from one device to another: it waits for both, the host for neither."""
-    home = source._memory.device
-    device.clock.wait(device.stream, home.clock.record(home.stream))
+    source_device = source._memory.device
+    device.clock.wait(device.stream, source_device.clock.record(source_device.stream))
     MACHINE.copy(
         device,
         "p2p",
-        _moved(source._payload),
+        _copied_bytes(source._payload),
         non_blocking=True,
         writes=(memory,),
         dispatch=device.clock.costs.dispatch,
     )
-    home.clock.wait(home.stream, device.clock.record(device.stream))
+    source_device.clock.wait(source_device.stream, device.clock.record(device.stream))
 
 
 def _item(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     tensor = args[0]
     device = MACHINE.device(tensor._memory.device.index)
-    with _conjugate_aware() if _needs_care([tensor]) else _nothing:
+    with _conjugate_aware() if _may_be_lazy([tensor]) else _nothing:
         value = op(tensor._payload)
     MACHINE.copy(device, "d2h", tensor._payload.element_size(), reads=(tensor._memory,))
     return value
@@ -727,11 +712,11 @@ def _set_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             memory = rest[0]._sim_memory = Memory(tensor._memory.device, rest[0].nbytes())
         tensor._memory = memory
     op(tensor._payload, *rest, **kwargs)
-    _follow(tensor)
+    _sync_metadata(tensor)
     return tensor
 
 
-def _moved(tensor: Tensor) -> int:
+def _copied_bytes(tensor: Tensor) -> int:
     if tensor.layout is not torch.strided:
         return nbytes(tensor)
     return tensor.numel() * tensor.element_size()
@@ -792,8 +777,8 @@ _nothing = contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def _drawing_from(device: Device) -> Any:
-    """Let the CPU's kernels draw from the device's generator."""
+def _device_rng(device: Device) -> Any:
+    """Run CPU kernels with the random state of a device's generator."""
     host = torch.default_generator
     saved = host.get_state()
     host.set_state(device.rng)
@@ -812,7 +797,7 @@ def _has_generator(kwargs: dict[str, Any], args: tuple[Any, ...], device: Device
     return False
 
 
-def _needs_care(tensors: list[SimTensor]) -> bool:
+def _may_be_lazy(tensors: list[SimTensor]) -> bool:
     for tensor in tensors:  # a loop, because this runs for every operation
         payload = tensor._payload
         if payload.is_complex() or payload.is_neg():
@@ -821,7 +806,7 @@ def _needs_care(tensors: list[SimTensor]) -> bool:
 
 
 def _conjugate_aware() -> Any:
-    """Let the payloads' lazy conjugation and negation be seen, which PyTorch hides at this depth."""
+    """Include the dispatch keys of lazy conjugation and negation, which are excluded below autograd."""
     exclude = torch._C._dispatch_tls_local_exclude_set()
     for key in (_KEY.Conjugate, _KEY.Negative, _KEY.ZeroTensor):
         exclude = exclude.remove(key)

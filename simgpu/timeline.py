@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .clock import Span
-from .display import Table, seconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,6 +23,45 @@ _KINDS = {
     "wait": ("waiting", "#d0d0cc", ""),
 }
 """For each kind of span: its name in the legend, its colour, its hatching."""
+
+
+def seconds(value: float) -> str:
+    """Write a time given in seconds with three digits and a fitting unit: ``"1.23 ms"``."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(value) >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value / 1e-9:.3g} ns"
+
+
+def _cell(text: str) -> str:
+    # A figure and its unit stay on one line.
+    keep = ";white-space:nowrap" if len(text) <= 24 else ""
+    return f'<td style="text-align:left{keep}">{html.escape(text)}</td>'
+
+
+class Table:
+    """Rows under column names: ``text`` for a terminal, ``html`` for a notebook, which shows it by itself."""
+
+    def __init__(self, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        cells = [[str(cell) for cell in row] for row in rows]
+        widths = [max(len(line[i]) for line in [head, *cells]) for i in range(len(head))]
+        self.text = "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in [head, *cells]
+        )
+        left = 'style="text-align:left"'
+        titles = "".join(f"<th {left}>{html.escape(name)}</th>" for name in head)
+        body = "".join(
+            f'<tr style="font-style:italic">{"".join(map(_cell, row))}</tr>'  # modelled: set in italics
+            for row in cells
+        )
+        self.html = f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        return {"text/plain": self.text, "text/html": self.html}
 
 
 class Timeline:
@@ -52,11 +91,11 @@ class Timeline:
         """The lanes on which something happened: the host, then each device's."""
         order = ("host", "host to device", "compute", "device to host", "device to device")
 
-        def place(lane: str) -> tuple[str, int]:
+        def sort_key(lane: str) -> tuple[str, int]:
             device, _, engine = lane.partition(" ")
             return ("", 0) if lane == "host" else (device, order.index(engine))
 
-        return sorted({span.lane for span in self.spans}, key=place)
+        return sorted({span.lane for span in self.spans}, key=sort_key)
 
     @property
     def races(self) -> list[Span]:
@@ -69,11 +108,11 @@ class Timeline:
 
     def overlap_seconds(self, lane: str, other: str) -> float:
         """Return for how long two lanes were busy at the same time."""
-        total, mine, theirs = 0.0, self._busy(lane), self._busy(other)
+        total, first, second = 0.0, self._busy(lane), self._busy(other)
         i = j = 0
-        while i < len(mine) and j < len(theirs):
-            total += max(0.0, min(mine[i][1], theirs[j][1]) - max(mine[i][0], theirs[j][0]))
-            if mine[i][1] < theirs[j][1]:
+        while i < len(first) and j < len(second):
+            total += max(0.0, min(first[i][1], second[j][1]) - max(first[i][0], second[j][0]))
+            if first[i][1] < second[j][1]:
                 i += 1
             else:
                 j += 1
@@ -81,15 +120,15 @@ class Timeline:
 
     def _busy(self, lane: str) -> list[tuple[float, float]]:
         """Return the stretches in which a lane is busy, in order and apart from each other."""
-        apart: list[tuple[float, float]] = []
+        merged: list[tuple[float, float]] = []
         for span in sorted(self.spans, key=lambda span: span.start):
             if span.lane != lane or span.kind == "wait":
                 continue
-            if apart and span.start <= apart[-1][1]:
-                apart[-1] = (apart[-1][0], max(apart[-1][1], span.end))
+            if merged and span.start <= merged[-1][1]:
+                merged[-1] = (merged[-1][0], max(merged[-1][1], span.end))
             else:
-                apart.append((span.start, span.end))
-        return apart
+                merged.append((span.start, span.end))
+        return merged
 
     def table(self, rows: int = 10) -> Table:
         """Return what took the device longest, by name: calls and modelled time.
@@ -135,8 +174,13 @@ class Timeline:
         for kind, (label, colour, hatch) in _KINDS.items():
             spans = [span for span in self.spans if span.kind == kind]
             if spans:
-                look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
-                legend.append(Patch(label=label, **look))
+                style = {
+                    "facecolor": colour,
+                    "hatch": hatch,
+                    "edgecolor": "white",
+                    "linewidth": 0.5,
+                }
+                legend.append(Patch(label=label, **style))
             for y, lane in enumerate(lanes):
                 bars = [
                     ((span.start - self.start) * scale, span.seconds * scale)
@@ -161,7 +205,7 @@ class Timeline:
                 x, y - 0.36, "v", color="#D55E00", label=word("race"), clip_on=False
             )
             legend += [marker] if span is self.races[0] else []
-        ax.set_yticks(range(len(lanes)), map(_named, lanes))
+        ax.set_yticks(range(len(lanes)), map(_lane_title, lanes))
         ax.set_ylim(max(1, len(lanes)) - 0.5, -0.5)
         if length:
             ax.set_xlim(-0.02 * length * scale, 1.02 * length * scale)
@@ -177,7 +221,8 @@ class Timeline:
         if not self.spans:
             return "An empty modelled timeline."
         parts = [
-            f"{_named(lane)} is busy for {seconds(self.busy_seconds(lane))}" for lane in self.lanes
+            f"{_lane_title(lane)} is busy for {seconds(self.busy_seconds(lane))}"
+            for lane in self.lanes
         ]
         return f"Modelled timeline of {seconds(self.seconds)}: {', '.join(parts)}."
 
@@ -214,7 +259,7 @@ _LANES = {
 }
 
 
-def _named(lane: str) -> str:
+def _lane_title(lane: str) -> str:
     """Return a lane's name as it is read."""
     device, _, engine = lane.rpartition(" ") if lane == "host" else lane.partition(" ")
     return f"{device} {_LANES[engine]}".strip()
@@ -223,16 +268,16 @@ def _named(lane: str) -> str:
 def _events(spans: Sequence[Span], lanes: Sequence[str]) -> list[dict[str, Any]]:
     """Return the events of a trace: one process for the host and each device, one thread a lane."""
     owners = list(dict.fromkeys(lane.split(" ")[0] for lane in lanes))
-    place = {lane: (owners.index(lane.split(" ")[0]), i) for i, lane in enumerate(lanes)}
+    tracks = {lane: (owners.index(lane.split(" ")[0]), i) for i, lane in enumerate(lanes)}
     events: list[dict[str, Any]] = [
         {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": f"{owner} (modelled)"}}
         for pid, owner in enumerate(owners)
     ]
-    for lane, (pid, tid) in place.items():
+    for lane, (pid, tid) in tracks.items():
         thread = {"name": lane.partition(" ")[2] or lane}
         events.append({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": thread})
     for span in spans:
-        pid, tid = place[span.lane]
+        pid, tid = tracks[span.lane]
         # In µs, both ends on whole ns: Perfetto drops an event that overlaps its neighbour by rounding.
         start, end = (round(seconds * 1e6, 3) for seconds in (span.start, span.end))
         details = {"stream": span.stream, "bytes": span.bytes, "flops": span.flops}

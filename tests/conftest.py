@@ -144,7 +144,7 @@ def simulated():
 
     import simgpu
 
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         skip(problem, until="2027-11-30")
     return simgpu
 

@@ -68,10 +68,10 @@ def fake(monkeypatch):
 
     def fake(*present, broken=()):
         problem = None if "sim" in present else "This PyTorch cannot simulate a device."
-        monkeypatch.setattr(simgpu, "problem", lambda: problem)
+        monkeypatch.setattr(simgpu, "unavailable_reason", lambda: problem)
         monkeypatch.setattr(simgpu, "first", lambda: torch.device("meta"))  # in sim's place
         monkeypatch.setattr(
-            simgpu, "give_way", lambda device: None
+            simgpu, "disable_for", lambda device: None
         )  # these are none to give way to
         monkeypatch.setattr(devices, "_present", lambda kind: kind in (*present, "cpu"))
         monkeypatch.setattr(
@@ -126,7 +126,7 @@ def test_where_nothing_can_be_simulated_the_card_says_why_in_a_sentence(fake, ca
 
 def test_an_old_pytorch_is_told_what_it_lacks(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.backend_registration", None)
-    reason = simgpu.problem()
+    reason = simgpu.unavailable_reason()
     assert torch.__version__ in reason and reason.endswith(".") and "\n" not in reason
     monkeypatch.setattr(MACHINE, "devices", [])
     monkeypatch.setenv("COURSE_DEVICE", "sim:0")

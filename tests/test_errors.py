@@ -78,7 +78,7 @@ def said(tmp_path_factory):
 @pytest.mark.parametrize("entry", [e for e in entries() if e.program], ids=lambda e: e.title)
 def test_a_program_raises_its_message(entry, said, tmp_path):
     if entry.where in GROUPS:
-        if entry.where == "sim" and (reason := simgpu.problem()):
+        if entry.where == "sim" and (reason := simgpu.unavailable_reason()):
             skip(reason, "2027-11-30")
         text = said(entry.where)[entry.title]
     else:

@@ -129,7 +129,7 @@ def test_the_mountain_is_as_high_as_the_meter_says(again):
         def forward(self, x):
             return x + self.inside(x)
 
-    with memory.spare_device("400 MiB") as device:
+    with memory.temporary_device("400 MiB") as device:
         module = torch.get_device_module(device)
         blocks = nn.ModuleList(Block() for _ in range(4)).to(device)
         x = torch.randn(lesson06.ROWS, 256, device=device, requires_grad=True)

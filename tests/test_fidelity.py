@@ -40,7 +40,7 @@ POINT = ("op:add", "B128 H64", "Tesla T4", "fp32", "latency", "0.1", "ms")
 
 @pytest.fixture(autouse=True)
 def simulated():
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         pytest.fail(problem)
 
 
@@ -424,7 +424,7 @@ STEPS = [
 def test_a_step_without_values_takes_the_time_and_memory_of_one_with_them(step, monkeypatch):
     without = run(step, "T4")
     run.cache_clear()
-    monkeypatch.setattr(stepping, "Hollow", contextlib.nullcontext)
+    monkeypatch.setattr(stepping, "NoData", contextlib.nullcontext)
     with_values = run(step, "T4")
     run.cache_clear()
     # Zeros are one operation without values and two with them; so are a few more with channels innermost,

@@ -268,7 +268,7 @@ def test_the_remedy_for_a_late_optimiser_is_one(sim):
 
 
 def test_without_a_second_device_the_chart_is_a_sentence(monkeypatch, capsys):
-    monkeypatch.setattr(simgpu, "problem", lambda: "This torch is too old.")
+    monkeypatch.setattr(simgpu, "unavailable_reason", lambda: "This torch is too old.")
     monkeypatch.setattr(drawings, "present", lambda *_: pytest.fail("nothing was timed"))
     times = {"pageable": {"blocking": []}, "pinned": {"blocking": []}}
     transfer_chart(times, 64, torch.device("cpu"))
@@ -452,7 +452,7 @@ UNSEEN = {
 @pytest.mark.slow
 @pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
 def test_without_the_simulated_device_answers_are_still_judged(exercise, monkeypatch):
-    monkeypatch.setattr(simgpu, "problem", lambda: "This torch is too old.")
+    monkeypatch.setattr(simgpu, "unavailable_reason", lambda: "This torch is too old.")
     right = exercise.result(exercise.reference() if exercise.wants_value else exercise.reference)
     assert right.outcome == "right", right.bundle().text
     assert exercise.wants_value or "without the simulated device" in right.printed

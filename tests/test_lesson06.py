@@ -33,13 +33,13 @@ EX = exercises("06")
 
 @pytest.fixture(autouse=True)
 def _simulated():
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         skip(problem, until="2027-11-30")
 
 
 @pytest.fixture
 def device():
-    with memory.spare_device("2 GB") as device:
+    with memory.temporary_device("2 GB") as device:
         yield device
         gc.collect()
 
@@ -197,7 +197,7 @@ def test_a_spare_device_leaves_the_others_alone():
     simgpu.enable(devices=1)
     mine = torch.ones(100, device="sim")
     allocated = torch.sim.memory_allocated("sim:0")
-    with memory.spare_device("4 MB") as spare:
+    with memory.temporary_device("4 MB") as spare:
         assert spare == torch.device("sim:1") and torch.sim.current_device() == 1
         there = torch.ones(100, device=spare)
         with pytest.raises(torch.OutOfMemoryError):
@@ -319,7 +319,7 @@ def test_the_oracle_needs_no_memory_for_a_model_of_many_gigabytes():
 
 
 def test_the_figures_of_a_message_add_up(device):
-    with memory.spare_device("300 MB") as small:
+    with memory.temporary_device("300 MB") as small:
         held = torch.empty(50_000_000, device=small)
         with pytest.raises(torch.OutOfMemoryError) as caught:
             torch.empty(40_000_000, device=small)
@@ -364,7 +364,7 @@ def test_the_figures_are_found_where_cuda_graphs_have_pools():
 def test_an_idle_segment_that_a_small_tensor_settles_in_is_lost_unless_it_was_returned():
     """What the lesson says of empty_cache(): no help at the end of memory, some between two phases."""
     for returned in (False, True):
-        with memory.spare_device("200 MiB") as card:
+        with memory.temporary_device("200 MiB") as card:
             first = torch.empty(100 * 2**20, dtype=torch.uint8, device=card)
             del first
             if returned:
@@ -395,7 +395,7 @@ def _survives(seed):
     """Search the largest batch of a random model; return it, after making sure that it is one."""
     pick = random.Random(seed)
     torch.manual_seed(seed)
-    with memory.spare_device(pick.choice((22, 26, 32)) * 2**20) as device:
+    with memory.temporary_device(pick.choice((22, 26, 32)) * 2**20) as device:
         model, shape, make_optimizer = _random_training(pick)
         model.to(device)
 
@@ -478,7 +478,7 @@ def test_the_challenge_is_the_size_it_says_it_is():
 
 @pytest.mark.slow
 def test_the_challenge_is_judged_without_the_simulated_device_too(monkeypatch):
-    monkeypatch.setattr(simgpu, "problem", lambda: "This PyTorch has none.")
+    monkeypatch.setattr(simgpu, "unavailable_reason", lambda: "This PyTorch has none.")
     for name in ("four micro-batches", "micro-batches of 8,192 rows", "a checkpoint a block"):
         assert EX.frugal_step.result(right(EX.frugal_step)[name]).outcome == "right"
     assert EX.frugal_step.result(plain_step).diagnosis == "does-not-fit"
@@ -558,7 +558,7 @@ def test_recording_ends_and_keeps_at_most_so_many(device):
 
 
 def test_running_out_of_memory_is_in_the_history():
-    with memory.spare_device("10 MB") as device:
+    with memory.temporary_device("10 MB") as device:
         torch.sim.memory._record_memory_history()
         with pytest.raises(torch.OutOfMemoryError):
             torch.empty(10**7, device=device)

@@ -50,7 +50,7 @@ LOOPS = {  # each loop's regime, and what its check says of it
 
 @pytest.fixture
 def sim():
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         skip(problem, until="2027-11-30")
     return simgpu.first()
 
@@ -136,7 +136,9 @@ def test_a_check_is_quick(sim, exercise):
 
 @pytest.fixture
 def no_sim(monkeypatch):
-    monkeypatch.setattr(simgpu, "problem", lambda: "This PyTorch cannot have the simulated device.")
+    monkeypatch.setattr(
+        simgpu, "unavailable_reason", lambda: "This PyTorch cannot have the simulated device."
+    )
     for cached in (reference_run, faulty_run, _on_cpu):
         cached.cache_clear()
     yield
@@ -520,7 +522,7 @@ def test_the_facts_of_a_trace_by_hand(sim):
 @pytest.mark.parametrize("n", [512, 1024, 2048, 4096])
 def test_no_product_is_faster_than_the_best_rate_not_a_short_one_on_a_cool_card(sim, n):
     a = torch.ones(n, n, device=sim)
-    with memory.Hollow():
+    with memory.NoData():
         assert 0.7 < profiling.facts(lambda: a @ a, sim).flop_share < 1.0001
 
 

@@ -30,7 +30,7 @@ REASONS = ("without the simulated device", "on the CPU alone")
 
 @pytest.fixture
 def sim():
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         skip(problem, until="2027-11-30")
     return simgpu.first()
 

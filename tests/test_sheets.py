@@ -62,7 +62,7 @@ def run(folder, source, *start):
 @pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "sim"])
 def test_the_blocks_run_from_top_to_bottom(tmp_path, device):
-    if device == "sim" and (reason := simgpu.problem()):
+    if device == "sim" and (reason := simgpu.unavailable_reason()):
         skip(reason, "2027-11-30")
     path = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nimport simgpu\nsimgpu.enable()\n"
     source = YOURS + "\n".join(code for title, code in BLOCKS if title != SEVERAL) + AFTER

@@ -10,7 +10,7 @@ from support import python
 from course_utils import devices
 from course_utils.evidence import published_gpus
 from course_utils.exercises import Exercise
-from simgpu import cluster, profiles, trial
+from simgpu import cluster, profiles, selftest
 from tools.commands import record
 
 STARTS = "A second process with the simulated GPU starts: some seconds, once.\n"
@@ -36,9 +36,9 @@ def test_the_modelled_files_are_of_the_gpus_the_course_speaks_of():
 
 @pytest.fixture
 def untried():
-    trial.fault.cache_clear()
+    selftest.training_step_error.cache_clear()
     yield
-    trial.fault.cache_clear()
+    selftest.training_step_error.cache_clear()
 
 
 def broken(*_, **__):
@@ -80,7 +80,7 @@ def test_a_pytorch_that_takes_devices_differently_leaves_the_course_on_the_cpu()
         from course_utils import get_device
         device = get_device()
         print(device, torch.ones(2, device=device).sum().item())
-        print(simgpu.problem())
+        print(simgpu.unavailable_reason())
         print(get_device())
         """
     )
@@ -144,7 +144,7 @@ def test_the_device_that_is_chosen_keeps_the_simulated_one_out():
         from course_utils import devices
         devices.fault = lambda device: None
         torch.cuda.is_available = lambda: True
-        print(devices.get_device(quiet=True), simgpu.problem())
+        print(devices.get_device(quiet=True), simgpu.unavailable_reason())
         """
     )
     assert out.startswith("cuda This process uses cuda.")
@@ -161,7 +161,7 @@ def test_checks_and_what_the_lessons_show_are_there_as_everywhere():
         from course_lessons.lesson06 import trial
         from course_lessons.lesson07 import detective
         from course_utils.exercises import lesson
-        simgpu.give_way("mps")
+        simgpu.disable_for("mps")
         mend = lesson("07").mend_a
 
         def fails(model, batches, optimizer):
@@ -201,7 +201,7 @@ def test_known_answers_fare_there_as_here(known):
         import simgpu
         from answers import wrong
         from course_utils.exercises import lesson
-        simgpu.give_way("mps")
+        simgpu.disable_for("mps")
         for exercise in lesson(sys.argv[1]):
             if exercise.wants_value:
                 continue

@@ -13,7 +13,7 @@ from course_lessons.shared import monitor, profiling, traces
 from course_lessons.shared.profiling import facts
 from course_utils.exercises import lesson
 from simgpu.clock import Span
-from simgpu.hollow import Hollow
+from simgpu.nodata import NoData
 from tools.records import trace_of_loops
 from tools.records.lesson07 import LOOPS, make_step
 
@@ -118,7 +118,7 @@ def test_by_the_lessons_rule_each_loop_has_its_name_on_a_simulated_t4(sim):
     regime = lesson("07").regime.reference
     gained = {}
     for name, how in LOOPS.items():
-        with Hollow():
+        with NoData():
             plain, half = (
                 facts(make_step(sim, **{**how, "half": half}), sim, calls=2)
                 for half in (False, True)

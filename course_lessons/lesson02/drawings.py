@@ -135,7 +135,9 @@ def transfer_chart(
     """
     kind = kind_of(device)
     if not any(trials for ways in times.values() for trials in ways.values()):
-        print(f"No chart: nothing leaves the host here. {simgpu.problem() or ''}".strip())
+        print(
+            f"No chart: nothing leaves the host here. {simgpu.unavailable_reason() or ''}".strip()
+        )
         return
     machine = torch.get_device_module(device).get_device_name(device)
     quartiles = {

@@ -10,16 +10,15 @@ import simgpu
 from course_lessons.lesson02.transfers import pin
 from course_lessons.shared.explorer import Explorer, box
 from course_utils.timing import seconds
-from simgpu import elsewhere
-from simgpu.hollow import Hollow
-from simgpu.spare import spare_device
+from simgpu import temporary_device, worker
+from simgpu.nodata import NoData
 from simgpu.timeline import Timeline
 
 ROWS, LOADING = 2048, 0.4e-3
 """Images of a batch, and the seconds that the host takes to load one."""
 
 
-@elsewhere.there
+@worker.run_in_worker
 def loop(pinned: bool, non_blocking: bool, read_each: bool, second_stream: bool) -> Timeline:
     """Return the modelled timeline of four batches on a simulated T4 of its own.
 
@@ -34,7 +33,7 @@ def loop(pinned: bool, non_blocking: bool, read_each: bool, second_stream: bool)
     second_stream
         Whether batches are copied on a stream of their own, one ahead of the step.
     """
-    with spare_device("1 GiB") as device, torch.random.fork_rng(devices=[]), Hollow():
+    with temporary_device("1 GiB") as device, torch.random.fork_rng(devices=[]), NoData():
         module = torch.get_device_module(device)
         net = nn.Sequential(nn.Linear(784, 2048), nn.ReLU(), nn.Linear(2048, 10)).to(device)
         images = torch.zeros(ROWS, 784)

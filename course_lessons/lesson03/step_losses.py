@@ -56,7 +56,7 @@ _LOSSES = over(step_losses, _case, len(_SIZES), _GIVES, read=_read)
 def _check_step_losses(answer, judge):
     _WEIGHTS(keeps(answer, judge, 1), judge)
     _LOSSES(answer, judge)
-    device = torch.device("cpu") if simgpu.problem() else simgpu.first()
+    device = torch.device("cpu") if simgpu.unavailable_reason() else simgpu.first()
     batches = [(x.to(device), y.to(device)) for x, y in made_batches((4, 4, 4, 4))]
     model, in_training = small_model().to(device), [0]
     optimizer = sgd(model)

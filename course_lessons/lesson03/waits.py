@@ -8,7 +8,7 @@ from types import CodeType
 import torch
 
 import simgpu
-from simgpu import elsewhere
+from simgpu import worker
 
 
 def waits(line: str, device: torch.device) -> str:
@@ -25,7 +25,7 @@ def waits(line: str, device: torch.device) -> str:
         The lesson's device.
     """
     if device.type != "cuda":
-        return "not known here" if elsewhere.problem() else _simulated(line)
+        return "not known here" if worker.unavailable_reason() else _simulated(line)
     code, names = _prepared(line, device)
     eval(code, names)  # what is done once, such as loading a kernel, is done
     before = torch.cuda.get_sync_debug_mode()
@@ -39,7 +39,7 @@ def waits(line: str, device: torch.device) -> str:
     return _times(sum("called a synchronizing" in str(w.message) for w in caught))
 
 
-@elsewhere.there
+@worker.run_in_worker
 def _simulated(line: str) -> str:
     code, names = _prepared(line, simgpu.first())
     with simgpu.count() as counted:

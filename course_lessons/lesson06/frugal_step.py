@@ -56,7 +56,7 @@ def _check(answer, judge):
             judge.no(diagnosis, seen=seen, expected=f"at most {TOLERANCE:.0%} off")
         most = TOLERANCE if off > 1e-4 else 1e-4  # no 16 bits in the change: none in the loss
         judge.expect("loss", judge.number(got.loss), float(right.loss), alike=nearly(most, 0.0))
-    if simgpu.problem():
+    if simgpu.unavailable_reason():
         print("Judged without the simulated device: the result, and the activations that are kept.")
         if got.peak > 0.5 * right.peak:
             seen = f"at most {got.peak:,} bytes of activations at once"

@@ -15,7 +15,7 @@ from torch import nn
 from course_lessons.shared import memory
 from course_utils import synchronize
 from course_utils.timing import host_clock
-from simgpu import elsewhere
+from simgpu import worker
 
 
 def on_small_card(work: Callable[[torch.device], Any], *, expandable_segments: bool = False) -> Any:
@@ -56,7 +56,7 @@ def try_it(
     """
     gc.collect()
     before = torch.get_device_module(device).memory_allocated(device)
-    with memory.Hollow() if device.type == "sim" else nullcontext():
+    with memory.NoData() if device.type == "sim" else nullcontext():
         model = blocks(activation).to(device)
         made = optimizer(model.parameters())
         x = torch.randn(rows, 256, device=device)

@@ -64,7 +64,7 @@ def judge_result(letter: str, got: Run, judge: Judge, twins: Mapping[str, Loop])
     listed = _numbers(got.result, judge)
     for dtype in got.dtypes - {torch.float32}:
         judge.no("weights-dtype", seen=f"weights in {dtype}", expected="float32 in every step")
-    here = "cpu" if simgpu.problem() else "sim"
+    here = "cpu" if simgpu.unavailable_reason() else "sim"
     if got.devices - {here}:
         judge.no(seen="steps with the weights on the CPU", expected=f"on {here}")
     judge.expect("steps of the given optimizer", got.optimizer_steps, right.optimizer_steps)
@@ -145,7 +145,7 @@ def mend(
     """
 
     def check(answer: Loop, judge: Judge) -> None:
-        if simgpu.problem():
+        if simgpu.unavailable_reason():
             print("Judged without the simulated device: the result, not the time.")
             judge_result(letter, detective.run_on_cpu(letter, answer), judge, twins)
             return

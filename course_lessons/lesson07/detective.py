@@ -28,7 +28,7 @@ from course_utils.exercises.values import same
 from course_utils.number_format import seconds
 from course_utils.show import show_table
 from course_utils.this_machine import in_notebook
-from simgpu import elsewhere
+from simgpu import worker
 from simgpu.clock import Span
 from simgpu.counters import Counters
 from simgpu.timeline import Timeline
@@ -108,7 +108,7 @@ def computing_seconds(spans: Sequence[Span]) -> float:
     return sum(span.seconds for span in spans if span.kind == "kernel")
 
 
-@elsewhere.there
+@worker.run_in_worker
 def run(
     letter: str, loop: Callable[..., Any] | None = None, *, values: bool = False, facts: bool = True
 ) -> Run:
@@ -134,9 +134,9 @@ def run(
     case, done = CASES[letter], Run()
     hollow = case.hollow and not values
     with (
-        memory.spare_device("15 GB", case.profile) as device,
+        memory.temporary_device("15 GB", case.profile) as device,
         full_float32(),
-        memory.Hollow() if hollow else nullcontext(),
+        memory.NoData() if hollow else nullcontext(),
     ):
         arguments = case.prepare(device, hollow)
         given = _copies(arguments) if values else []

@@ -44,7 +44,7 @@ class Loader:
     def _in_line(self) -> Iterator[tuple[Tensor, ...]]:
         for batch in self.batches:
             simgpu.host_work(self.LOAD, "load a batch")
-            pins = self.pin_memory and not simgpu.problem()
+            pins = self.pin_memory and not simgpu.unavailable_reason()
             yield tuple(t.pin_memory() for t in batch) if pins else batch
 
     def _beside(self) -> Iterator[tuple[Tensor, ...]]:
@@ -67,7 +67,7 @@ class Loader:
 
 def _pinned(tensor: Tensor) -> Tensor:
     """Return a pinned copy that took the host no time: in a ``DataLoader`` a thread of its own makes it."""
-    if simgpu.problem():
+    if simgpu.unavailable_reason():
         return tensor
     from simgpu.tensor import mark_pinned
 

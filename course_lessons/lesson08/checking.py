@@ -19,7 +19,7 @@ def other_device() -> Iterator[torch.device]:
     if simgpu.problem():
         yield torch.device("meta")
         return
-    with memory.spare_device("1 GB") as device:
+    with memory.temporary_device("1 GB") as device:
         yield device
 
 

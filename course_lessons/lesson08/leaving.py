@@ -29,9 +29,9 @@ LEAVING = ("float16", "float32", "float16", "float16", "float32", "float16")
 
 def traced_dtypes():
     """Run ``six_results`` under autocast on a simulated device; return the dtypes."""
-    if simgpu.problem():
+    if simgpu.unavailable_reason():
         return LEAVING
-    with memory.spare_device("1 GB") as device:
+    with memory.temporary_device("1 GB") as device:
         x, w = torch.ones(4, 4, device=device), torch.ones(4, 4, device=device)
         with torch.autocast(device.type, dtype=torch.float16):
             dtypes = tuple(str(t.dtype).removeprefix("torch.") for t in six_results(x, w))

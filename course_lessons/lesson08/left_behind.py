@@ -86,7 +86,7 @@ _NAMES = OverCases(
 
 def _check_left_behind(answer, judge):
     _NAMES(answer, judge)
-    if simgpu.problem():
+    if simgpu.unavailable_reason():
         return  # there is no second device of one type to be had
     with other_device() as first, other_device() as second:
         module = Part(weight=nn.Parameter(torch.empty(1, device=first)))

@@ -75,7 +75,7 @@ _VALUES = OverCases(
 def _check_predictions(answer, judge):
     answer = keeps(answer, judge, 1)
     _VALUES(answer, judge)  # on the CPU no copy is late
-    if simgpu.problem():
+    if simgpu.unavailable_reason():
         print("Judged without the simulated device: only the values, not the waits.")
         return
     with other_device() as device:

@@ -91,7 +91,7 @@ def _check_train_logged(answer, judge):
     def log(step, loss, rate):
         ends.append((clock.host, rate))
 
-    with memory.spare_device("4 GB") as device, memory.Hollow():
+    with memory.temporary_device("4 GB") as device, memory.NoData():
         clock = simgpu.clock(device)
         model = nn.Linear(1024, 1024, device="meta").to_empty(device=device)
         x = torch.empty(rows, 1024, device=device)

@@ -96,7 +96,7 @@ def _check_train_watched(answer, judge):
     if simgpu.problem():
         print("Judged without the simulated device: the result, not the reads.")
         return
-    with memory.spare_device("1 GB") as device:
+    with memory.temporary_device("1 GB") as device:
         for n, every, broken in _CASES[1:4]:
             _, steps, _, waits = _trained(device, answer, n, every, broken)
             looks = ceil(steps / every)

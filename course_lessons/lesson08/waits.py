@@ -44,9 +44,9 @@ WAITS = 15
 
 def count_waits():
     """Run ``four_steps`` on a simulated device of its own; return how often the host waited."""
-    if simgpu.problem():
+    if simgpu.unavailable_reason():
         return WAITS
-    with memory.spare_device("1 GB") as device:
+    with memory.temporary_device("1 GB") as device:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

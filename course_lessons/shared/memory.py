@@ -25,9 +25,11 @@ from course_utils.number_format import amount
 from course_utils.plots import COLOURS, present
 from course_utils.show import show_table
 from course_utils.timing import kind_of
-from simgpu import elsewhere
-from simgpu.hollow import Hollow
-from simgpu.spare import spare_device
+from simgpu import temporary_device, worker
+from simgpu.nodata import NoData
+
+Hollow = NoData
+"""The name that notebooks use."""
 
 KINDS = spoken("parameters", "buffers", "gradients", "optimizer", "activations")
 """What memory is used for. Whatever is none of the first four counts as ``"activations"``: what
@@ -45,8 +47,8 @@ def metering_device(device: torch.device | str) -> torch.device:
     device = torch.device(device)
     if _has_meter(device):
         return device
-    simgpu.give_way("cpu")  # what is metered trains on the simulated one, not on MPS
-    if simgpu.problem():
+    simgpu.disable_for("cpu")  # what is metered trains on the simulated one, not on MPS
+    if simgpu.unavailable_reason():
         return device
     return simgpu.first()
 
@@ -288,16 +290,16 @@ class Need:
         show_table(("at the peak", "modelled"), rows, ["modelled"] * len(rows))
 
 
-@elsewhere.there
+@worker.run_in_worker
 def on_card(
     room: str, work: Callable[[torch.device], Any], *, expandable_segments: bool = False
 ) -> Any:
     """Run ``work(card)`` on a simulated device with so much memory, and return what it returns."""
-    with spare_device(room, expandable_segments=expandable_segments) as card:
+    with temporary_device(room, expandable_segments=expandable_segments) as card:
         return work(card)
 
 
-@elsewhere.there
+@worker.run_in_worker
 def oracle(
     make_model: Callable[[], nn.Module],
     make_optimizer: Callable[[Iterator[nn.Parameter]], Optimizer],
@@ -327,10 +329,10 @@ def oracle(
     -----
     What a GPU adds: the CUDA context, and the workspaces of cuBLAS and cuDNN.
     """
-    with spare_device("1000000 GB") as device:
+    with temporary_device("1000000 GB") as device:
         with torch.device("meta"):
             model = make_model()
-        with Hollow():
+        with NoData():
             model.to_empty(device=device)
             optimizer = make_optimizer(model.parameters())
             meter = Meter(device, model, optimizer)

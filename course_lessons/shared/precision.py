@@ -26,7 +26,7 @@ def scaling_device(device: torch.device) -> torch.device:
     """
     if device.type != "cpu" and _scales(device):
         return device
-    return torch.device("cpu") if simgpu.problem() else simgpu.first()
+    return torch.device("cpu") if simgpu.unavailable_reason() else simgpu.first()
 
 
 def _scales(device: torch.device) -> bool:

@@ -19,7 +19,7 @@ from course_utils.number_format import seconds
 from course_utils.show import table
 from course_utils.timing import measure
 from simgpu import cost, latency
-from simgpu.hollow import Hollow
+from simgpu.nodata import NoData
 
 from .precision import full_float32
 from .traces import Trace, trace
@@ -143,7 +143,7 @@ def facts(
     """
     device = torch.device(device)
     seen = trace(work, device, calls, values)
-    with nullcontext() if values or device.type != "sim" else Hollow(), Counted(device) as counted:
+    with nullcontext() if values or device.type != "sim" else NoData(), Counted(device) as counted:
         work()
     return facts_of(seen, calls, counted, calls_counted=1)
 

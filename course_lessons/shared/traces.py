@@ -26,7 +26,7 @@ from course_utils import content
 from course_utils.devices import synchronize
 from course_utils.timing import measure
 from simgpu.clock import Span
-from simgpu.hollow import Hollow
+from simgpu.nodata import NoData
 
 RECORDED = content.recorded("trace_simulated_t4.json.gz")
 """Two steps of each of five loops on the simulated T4, by ``python -m tools.records.trace_of_loops``."""
@@ -131,8 +131,8 @@ def tracing_device(device: torch.device | str) -> torch.device:
     device = torch.device(device)
     if device.type == "sim" or (device.type in ("cuda", "xpu") and _is_seen(str(device))):
         return device
-    simgpu.give_way("cpu")  # what is traced trains on the simulated one, not on MPS
-    return torch.device("cpu") if simgpu.problem() else simgpu.first()
+    simgpu.disable_for("cpu")  # what is traced trains on the simulated one, not on MPS
+    return torch.device("cpu") if simgpu.unavailable_reason() else simgpu.first()
 
 
 @functools.cache
@@ -164,7 +164,7 @@ def trace(
     """
     device = torch.device(device)
     if device.type == "sim":
-        with nullcontext() if values else Hollow():
+        with nullcontext() if values else NoData():
             work()
             synchronize(device)
             with simgpu.timeline() as seen:

@@ -114,13 +114,13 @@ class Exercise:
         answer
             The learner's function, or value.
         """
-        from simgpu import elsewhere
+        from simgpu import worker
 
         if _is_stub(answer):
             return self._not_tried()
-        if elsewhere.needed() and callable(answer):  # the simulated GPU is in another process
-            with suppress(elsewhere.Unable):
-                result, error = elsewhere.call(_check_in_worker, self.id, answer)
+        if worker.needed() and callable(answer):  # the simulated GPU is in another process
+            with suppress(worker.WorkerError):
+                result, error = worker.call(_check_in_worker, self.id, answer)
                 if result.outcome == "raised":
                     sys.last_value = error
                 return result

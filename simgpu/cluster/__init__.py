@@ -116,7 +116,7 @@ def compute(dist: Dist, seconds: float, name: str = "compute") -> None:
     """
     if not seconds >= 0:
         raise ValueError(f"A rank cannot compute for {seconds} s: give a time of 0 or more.")
-    dist._note(name, "compute", dist._now, dist._now + seconds)
+    dist._add_span(name, "compute", dist._now, dist._now + seconds)
     dist._now += seconds
 
 
@@ -136,5 +136,5 @@ def marked(dist: Dist, size: int) -> Tensor:
     if dist.get_world_size() > 13:
         raise ValueError("Marks are exact for at most 13 ranks.")
     dist._mark = torch.full((size,), MARK ** dist.get_rank(), dtype=torch.float64)
-    dist._keep_mark()
+    dist._record_mark()
     return dist._mark

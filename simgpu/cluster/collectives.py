@@ -1,4 +1,4 @@
-"""Collectives: what each rank gets, and how long one of real cards takes, by its kind, its bytes and its ranks."""
+"""Collectives: what each rank gets, and how long one takes among real cards."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def reduction(op: Any) -> Callable[[Sequence[Tensor]], Tensor]:
     return reduce
 
 
-def to_all(one: Callable[[Sequence[Tensor]], Tensor]) -> Combine:
+def same_for_all(one: Callable[[Sequence[Tensor]], Tensor]) -> Combine:
     """Give every rank the same tensor."""
     return lambda tensors: [[one(tensors)]] * len(tensors)
 
 
-def a_part_each(one: Callable[[Sequence[Tensor]], Tensor]) -> Combine:
+def scatter_parts(one: Callable[[Sequence[Tensor]], Tensor]) -> Combine:
     """Give every rank its part of one tensor."""
     return lambda tensors: [[part] for part in one(tensors).flatten().tensor_split(len(tensors))]
 
 
-def each(tensors: Sequence[Tensor]) -> Sequence[Sequence[Tensor]]:
+def gather_all(tensors: Sequence[Tensor]) -> Sequence[Sequence[Tensor]]:
     """Give every rank the tensors of all."""
     return [tensors] * len(tensors)
 

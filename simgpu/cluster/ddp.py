@@ -136,14 +136,14 @@ class DistributedDataParallel(nn.Module):
 
     def _check_alike(self) -> None:
         """Refuse models that differ from rank to rank, in PyTorch's words."""
-        rank, own = self._dist.get_rank(), torch.tensor([len(self._trained)])
-        counts = [torch.empty_like(own) for _ in range(self._dist.get_world_size())]
-        self._dist.all_gather(counts, own)
+        rank, count_here = self._dist.get_rank(), torch.tensor([len(self._trained)])
+        counts = [torch.empty_like(count_here) for _ in range(self._dist.get_world_size())]
+        self._dist.all_gather(counts, count_here)
         for other, count in enumerate(counts):
-            if not torch.equal(count, own):
+            if not torch.equal(count, count_here):
                 raise RuntimeError(
-                    f"DDP expects same model across all ranks, but Rank {rank} has {own.item()} params, "
-                    f"while rank {other} has inconsistent {count.item()} params."
+                    f"DDP expects same model across all ranks, but Rank {rank} has "
+                    f"{count_here.item()} params, while rank {other} has inconsistent {count.item()} params."
                 )
         shapes = [list(p.shape) for p in self._trained]
         sent = torch.tensor([(shape + [-1] * _DIMENSIONS)[:_DIMENSIONS] for shape in shapes])
@@ -164,8 +164,9 @@ class DistributedDataParallel(nn.Module):
 def _flat(tensors: Sequence[Tensor]) -> Iterator[Tensor]:
     """Yield the values of all tensors of a dtype as one tensor, and put them back after it was used."""
     for dtype in dict.fromkeys(t.dtype for t in tensors):
-        alike = [t.data for t in tensors if t.dtype == dtype]
-        bucket = torch.cat([t.reshape(-1) for t in alike])
+        same_dtype = [t.data for t in tensors if t.dtype == dtype]
+        bucket = torch.cat([t.reshape(-1) for t in same_dtype])
         yield bucket
-        for t, values in zip(alike, bucket.split([t.numel() for t in alike]), strict=True):
+        parts = bucket.split([t.numel() for t in same_dtype])
+        for t, values in zip(same_dtype, parts, strict=True):
             t.copy_(values.reshape(t.shape))

@@ -9,38 +9,27 @@ import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
 from types import FrameType
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..timeline import word
-from .collectives import Combine, a_part_each, each, nothing, reduction, to_all
+from .collectives import Combine, gather_all, nothing, reduction, same_for_all, scatter_parts
+
+if TYPE_CHECKING:
+    from .scheduler import Cluster
 
 
 class Span(NamedTuple):
-    """Something that took time on one rank.
-
-    Attributes
-    ----------
-    rank
-        Whose time.
-    name
-        What, such as ``"all_reduce"`` or ``"send to 1"``.
-    kind
-        ``"compute"``, ``"communicate"`` or ``"wait"``.
-    start, end
-        In modelled seconds.
-    bytes
-        The size of what was communicated.
-    """
+    """Something that took time on one rank."""
 
     rank: int
-    name: str
-    kind: str
-    start: float
+    name: str  # such as "all_reduce" or "send to 1"
+    kind: str  # "compute", "communicate" or "wait"
+    start: float  # in modelled seconds, as ``end``
     end: float
-    bytes: int = 0
+    bytes: int = 0  # of what was communicated
 
 
 class Abort(BaseException):
@@ -72,7 +61,7 @@ class Work:
         self._posted, self._steps = dist._now, dist._steps
         dist._calls += 1
         number, line = dist._calls, line_of(sys._getframe())
-        self._place = f"its {number}{_ending(number)} call, line {line}"
+        self._call_site = f"its {number}{_ordinal_suffix(number)} call, line {line}"
         self._arrived: Sequence[Tensor] = ()
         self._start = self._end = 0.0
         self._done = False
@@ -82,19 +71,8 @@ class Work:
         self._dist._wait(self)
         return True
 
-    def _says(self, verb: str) -> str:
-        return f"rank {self._dist._rank} {verb} {self._name}{self._peer} ({self._place})"
-
-
-class Others(Protocol):
-    """What a rank needs of its cluster: all ranks, what took time, whose turn it is, and messages."""
-
-    ranks: Sequence[Dist]
-    spans: list[Span]
-    back: queue.SimpleQueue[None]
-    stopped: bool
-    message: Callable[[Work, Tensor, int, int, bool], None]
-    collective: Callable[[Work, Combine, int | None], None]
+    def _describe(self, verb: str) -> str:
+        return f"rank {self._dist._rank} {verb} {self._name}{self._peer} ({self._call_site})"
 
 
 class Dist:
@@ -105,7 +83,7 @@ class Dist:
 
     ReduceOp = ReduceOp
 
-    def __init__(self, cluster: Others, rank: int) -> None:
+    def __init__(self, cluster: Cluster, rank: int) -> None:
         self._cluster = cluster
         self._rank = rank
         self._turn: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -135,20 +113,20 @@ class Dist:
 
     def barrier(self, *, async_op: bool = False) -> Work | None:
         """Wait until every rank is here."""
-        return self._together("barrier", torch.empty(0), (), nothing, async_op=async_op)
+        return self._collective("barrier", torch.empty(0), (), nothing, async_op=async_op)
 
     def all_reduce(
         self, tensor: Tensor, op: Any = ReduceOp.SUM, *, async_op: bool = False
     ) -> Work | None:
         """Put into every rank's tensor what ``op`` makes of all of them."""
-        combine = to_all(reduction(op))
-        return self._together("all_reduce", tensor, [tensor], combine, op, async_op=async_op)
+        combine = same_for_all(reduction(op))
+        return self._collective("all_reduce", tensor, [tensor], combine, op, async_op=async_op)
 
     def broadcast(self, tensor: Tensor, src: int, *, async_op: bool = False) -> Work | None:
         """Put one rank's values into every rank's tensor."""
         self._check_rank(src)
-        give = to_all(lambda tensors: tensors[src])
-        return self._together("broadcast", tensor, [tensor], give, root=src, async_op=async_op)
+        give = same_for_all(lambda tensors: tensors[src])
+        return self._collective("broadcast", tensor, [tensor], give, root=src, async_op=async_op)
 
     def reduce(
         self, tensor: Tensor, dst: int, op: Any = ReduceOp.SUM, *, async_op: bool = False
@@ -156,15 +134,15 @@ class Dist:
         """Put into one rank's tensor what ``op`` makes of all of them."""
         self._check_rank(dst)
         write = [tensor] if dst == self._rank else []
-        combine = to_all(reduction(op))
-        return self._together("reduce", tensor, write, combine, op, dst, async_op=async_op)
+        combine = same_for_all(reduction(op))
+        return self._collective("reduce", tensor, write, combine, op, dst, async_op=async_op)
 
     def all_gather(
         self, tensor_list: Sequence[Tensor], tensor: Tensor, *, async_op: bool = False
     ) -> Work | None:
         """Put every rank's tensor into every rank's list."""
         self._check_list(tensor_list, tensor)
-        return self._together("all_gather", tensor, tensor_list, each, async_op=async_op)
+        return self._collective("all_gather", tensor, tensor_list, gather_all, async_op=async_op)
 
     def gather(
         self,
@@ -181,15 +159,15 @@ class Dist:
         if gather_list is not None:
             self._check_list(gather_list, tensor)
         write = gather_list or ()
-        return self._together("gather", tensor, write, each, root=dst, async_op=async_op)
+        return self._collective("gather", tensor, write, gather_all, root=dst, async_op=async_op)
 
     def all_gather_into_tensor(
         self, output_tensor: Tensor, input_tensor: Tensor, *, async_op: bool = False
     ) -> Work | None:
         """Put every rank's tensor into one, one after another."""
         write = self._parts(output_tensor, input_tensor)
-        return self._together(
-            "all_gather_into_tensor", input_tensor, write, each, async_op=async_op
+        return self._collective(
+            "all_gather_into_tensor", input_tensor, write, gather_all, async_op=async_op
         )
 
     def reduce_scatter_tensor(
@@ -197,8 +175,8 @@ class Dist:
     ) -> Work | None:
         """Put into rank r's output the r-th part of what ``op`` makes of all inputs."""
         self._parts(input, output)
-        combine = a_part_each(reduction(op))
-        return self._together(
+        combine = scatter_parts(reduction(op))
+        return self._collective(
             "reduce_scatter_tensor", input, [output], combine, op, async_op=async_op
         )
 
@@ -233,7 +211,7 @@ class Dist:
         self._cluster.message(work, tensor, self._rank, peer, sends)
         return work
 
-    def _together(
+    def _collective(
         self,
         name: str,
         read: Tensor,
@@ -250,7 +228,7 @@ class Dist:
         if getattr(op, "name", "") == "AVG" and not read.is_floating_point():
             raise TypeError("ReduceOp.AVG takes floating-point numbers; use SUM for whole ones.")
         way = word("from") if name == "broadcast" else word("to")
-        work = Work(self, name, _aside(op, root, way), read, write)
+        work = Work(self, name, _describe_arguments(op, root, way), read, write)
         self._cluster.collective(work, combine, root)
         if async_op:
             return work
@@ -296,47 +274,44 @@ class Dist:
         since = self._now
         while not work._done:
             self._waits_for = work
-            self._keep_mark()
-            self._cluster.back.put(None)
+            self._record_mark()
+            self._cluster.yielded.put(None)
             self._turn.get()
             if self._cluster.stopped:
                 raise Abort
         self._waits_for = None
-        self._note(work._name, "wait", since, work._start)
+        self._add_span(work._name, "wait", since, work._start)
         self._now = max(since, work._end)
         self._steps = max(self._steps, work._steps)
         for tensor, values in zip(work._write, work._arrived, strict=False):
             tensor.data.copy_(values.reshape(tensor.shape))
         work._arrived = ()
 
-    def _note(self, name: str, kind: str, start: float, end: float, size: int = 0) -> None:
+    def _add_span(self, name: str, kind: str, start: float, end: float, size: int = 0) -> None:
         if end > start:
             self._cluster.spans.append(Span(self._rank, name, kind, start, end, size))
 
-    def _keep_mark(self) -> None:
+    def _record_mark(self) -> None:
         if self._mark is not None:
             if self._marks and self._marks[-1][0] == self._steps:
                 self._marks.pop()
             self._marks.append((self._steps, self._mark.tolist()))
 
     def _run(self, program: Callable[..., Any], arguments: Sequence[Any]) -> None:
-        with contextlib.suppress(Abort):
-            self._live(program, arguments)
-
-    def _live(self, program: Callable[..., Any], arguments: Sequence[Any]) -> None:
         __tracebackhide__ = True
-        try:
-            self._turn.get()
-            if not self._cluster.stopped:
-                self._result = program(self, *arguments)
-        except BaseException as error:  # noqa: BLE001  (the run raises it again, whatever it is)
-            self._error = error
-        self._keep_mark()
-        self._finished = True
-        self._cluster.back.put(None)
+        with contextlib.suppress(Abort):  # it may come at any line, from another thread
+            try:
+                self._turn.get()
+                if not self._cluster.stopped:
+                    self._result = program(self, *arguments)
+            except BaseException as error:  # noqa: BLE001  (the run raises it again, whatever it is)
+                self._error = error
+            self._record_mark()
+            self._finished = True
+            self._cluster.yielded.put(None)
 
 
-def _aside(op: Any, root: int | None, way: str) -> str:
+def _describe_arguments(op: Any, root: int | None, way: str) -> str:
     """Say what else belongs to a collective: the operation where it is not a sum, and the rank."""
     name = getattr(op, "name", "SUM")
     return ("" if name == "SUM" else f" {name}") + ("" if root is None else f" {way} rank {root}")
@@ -351,17 +326,17 @@ def _check(tensor: object) -> None:
         raise ValueError("Tensors must be contiguous: hand over tensor.contiguous().")
 
 
-def _ending(number: int) -> str:
+def _ordinal_suffix(number: int) -> str:
     """Return what makes a number an English ordinal."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return "th" if number % 100 in (11, 12, 13) else ending
 
 
-_NOT_THEIRS = (__name__.partition(".")[0], "torch")
+_INTERNAL = (__name__.partition(".")[0], "torch")
 
 
 def line_of(frame: FrameType | None) -> int:
     """Return the line of the program that led to a frame."""
-    while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THEIRS:
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL:
         frame = frame.f_back
     return frame.f_lineno if frame else 0

@@ -33,37 +33,22 @@ class Mismatch(RuntimeError):
 
 @dataclass
 class Run:
-    """What came of a run.
+    """The results and the cost of a run; lists are by rank, but for the spans.
 
-    Attributes
-    ----------
-    results
-        What the program returned, by rank.
-    seconds
-        How long it took, modelled.
-    sent
-        The bytes that each rank sent, by rank.
-    messages
-        How many messages there were; a collective counts those of its schedule.
-    unwaited
-        How often each rank began an ``irecv`` and never waited for it, by rank.
-    steps
-        The longest chain of messages of which each had to wait for the one before: because a rank
-        waited for it, or because it used the same link.
-    spans
-        What took time, as a list of `Span`.
-    marks
-        By rank, how a `marked` tensor changed: the steps done so far, and its values then.
+    ``steps`` is the longest chain of messages of which each had to wait for the one before: because a rank
+    waited for it, or because it used the same link.
     """
 
-    results: list[Any]
-    seconds: float
-    sent: list[int]
-    messages: int
-    unwaited: list[int]
+    results: list[Any]  # what the program returned
+    seconds: float  # modelled
+    sent: list[int]  # bytes
+    messages: int  # a collective counts those of its schedule
+    unwaited: list[int]  # how often a rank began an ``irecv`` and never waited for it
     steps: int
-    spans: list[Span]
-    marks: list[list[tuple[int, list[float]]]]
+    spans: list[Span]  # what took time
+    marks: list[
+        list[tuple[int, list[float]]]
+    ]  # of a `marked` tensor: steps done so far, values then
 
 
 def schedule(name: str, n: int, root: int | None) -> tuple[int, list[int]]:
@@ -72,7 +57,7 @@ def schedule(name: str, n: int, root: int | None) -> tuple[int, list[int]]:
     A part is an n-th of the data; a step sends one over a link. The rings for long messages are those of
     Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH"
     (2005); they move over each link the bytes that the "bus bandwidth" of NCCL's tests counts. ``broadcast``
-    and ``reduce`` pass the parts along a chain, one behind the other; ``gather`` uses one link in, n - 1 times.
+    and ``reduce`` pass the parts along a chain, one after another; ``gather`` uses one link in, n - 1 times.
     """
     if n == 1:
         return 0, [0]
@@ -124,7 +109,7 @@ class Cluster:
         card: Profile | None = None,
     ) -> None:
         self.latency, self.bandwidth, self.card = latency, bandwidth, card
-        self.back: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.yielded: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.stopped = False
         self.spans: list[Span] = []
         self.messages = 0
@@ -138,9 +123,9 @@ class Cluster:
         self._running: Dist | None = None
         self.ranks = [Dist(self, rank) for rank in range(ranks)]
         for dist in self.ranks:
-            own = copy.deepcopy(tuple(arguments))
+            copied = copy.deepcopy(tuple(arguments))
             dist._thread = threading.Thread(
-                target=dist._run, args=(program, own), daemon=True, name=f"rank {dist._rank}"
+                target=dist._run, args=(program, copied), daemon=True, name=f"rank {dist._rank}"
             )
 
     def run(self, limit: float) -> Run:
@@ -159,8 +144,8 @@ class Cluster:
                     self._begin_next()
             while self._events:
                 self._begin_next()
-            if any(self._open.values()) or self._half_called():
-                raise Deadlock(self._stuck())
+            if any(self._open.values()) or self._has_incomplete_collective():
+                raise Deadlock(self._deadlock_message())
         finally:
             self._stop()
             torch.set_rng_state(before)
@@ -184,23 +169,27 @@ class Cluster:
         if not waiting:
             self._open[src, dst, sends].append((work, tensor))
             return
-        other, theirs = waiting.popleft()
-        if theirs.numel() != tensor.numel() or theirs.dtype != tensor.dtype:
+        other, other_tensor = waiting.popleft()
+        if other_tensor.numel() != tensor.numel() or other_tensor.dtype != tensor.dtype:
             self._fail(
                 Mismatch(
-                    f"A message does not fit: {other._says(word('calls'))} with {_form(theirs)}, "
-                    f"{work._says(word('calls'))} with {_form(tensor)}."
+                    f"A message does not fit: {other._describe(word('calls'))} with "
+                    f"{_shape_and_dtype(other_tensor)}, {work._describe(word('calls'))} with "
+                    f"{_shape_and_dtype(tensor)}."
                 )
             )
         works = [work, other] if sends else [other, work]
         self._received.append(works[1])
         sent = [tensor.nbytes if r == src else 0 for r in range(len(self.ranks))]
+        seconds = self.latency + tensor.nbytes / self.bandwidth
+        if self.card:
+            seconds = collective_seconds("send_recv", tensor.nbytes, 2, self.card)
         self._events.append(
             _Event(
                 works,
                 [self.ranks[src]],
                 [self.ranks[dst]],
-                self._message_seconds(tensor.nbytes),
+                seconds,
                 1,
                 sent,
                 1,
@@ -208,11 +197,6 @@ class Cluster:
                 lambda tensors: [(), tensors],
             )
         )
-
-    def _message_seconds(self, nbytes: int) -> float:
-        if self.card:
-            return collective_seconds("send_recv", nbytes, 2, self.card)
-        return self.latency + nbytes / self.bandwidth
 
     def _collective_seconds(self, name: str, nbytes: int, steps: int) -> float:
         """Return how long a collective of so many bytes in all takes, in steps of one part each."""
@@ -228,12 +212,13 @@ class Cluster:
             self._collectives.append([])
         calls = self._collectives[dist._collectives]
         dist._collectives += 1
-        if calls and not _alike(calls[0], work):
+        if calls and not _same_call(calls[0], work):
             first = calls[0]
             self._fail(
                 Mismatch(
-                    f"The ranks do not call the same thing: {first._says(word('calls'))} with "
-                    f"{_form(first._read)}, {work._says(word('calls'))} with {_form(work._read)}."
+                    f"The ranks do not call the same thing: {first._describe(word('calls'))} with "
+                    f"{_shape_and_dtype(first._read)}, {work._describe(word('calls'))} with "
+                    f"{_shape_and_dtype(work._read)}."
                 )
             )
         calls.append(work)
@@ -271,7 +256,7 @@ class Cluster:
         dist._turn.put(None)
         while True:
             with contextlib.suppress(queue.Empty):
-                self.back.get(timeout=0.05)  # not for ever: an interrupt must get through
+                self.yielded.get(timeout=0.05)  # not for ever: an interrupt must get through
                 break
             self._check_time(dist, deadline, limit)
         self._check_time(dist, deadline, limit)
@@ -297,7 +282,7 @@ class Cluster:
         """Let the message or collective take place that can begin first."""
         __tracebackhide__ = True
         if not self._events:
-            raise Deadlock(self._stuck())
+            raise Deadlock(self._deadlock_message())
         event = min(self._events, key=_Event.start)
         self._events.remove(event)
         self._check_tensors(event)
@@ -309,7 +294,7 @@ class Cluster:
         for work, arrived in zip(event.works, gets, strict=True):
             work._start, work._end, work._steps, work._done = start, end, steps, True
             work._arrived = arrived
-            work._dist._note(event.name(work), "communicate", start, end, event.size)
+            work._dist._add_span(event.name(work), "communicate", start, end, event.size)
         for dist in event.outs:
             dist._out_free, dist._out_steps = end, steps
         for dist in event.ins:
@@ -324,8 +309,8 @@ class Cluster:
         owners: dict[int, Work] = {}
         for work in event.works:
             if work._read is not None and not _same_bits(work._read, work._before):
-                told = f"{work._says('changed what it had handed to')} before wait()."
-                raise ValueError(f"{told[0].upper()}{told[1:]}")
+                message_text = f"{work._describe('changed what it had handed to')} before wait()."
+                raise ValueError(f"{message_text[0].upper()}{message_text[1:]}")
             for tensor in (*([] if work._read is None else [work._read]), *work._write):
                 owner = owners.setdefault(tensor.data_ptr(), work) if tensor.numel() else work
                 if owner._dist is not work._dist:
@@ -334,24 +319,24 @@ class Cluster:
                         "Processes share no memory: make the tensor inside the program, or clone it there."
                     )
 
-    def _half_called(self) -> bool:
+    def _has_incomplete_collective(self) -> bool:
         return any(len(calls) < len(self.ranks) for calls in self._collectives)
 
-    def _stuck(self) -> str:
+    def _deadlock_message(self) -> str:
         """Say what every rank does."""
         left = [work for works in self._open.values() for work, _ in works]
         for works in self._collectives:
             left += works if len(works) < len(self.ranks) else []
-        says = []
+        descriptions = []
         for dist in self.ranks:
-            own = next((work for work in left if work._dist is dist), None)
+            unanswered = next((work for work in left if work._dist is dist), None)
             if dist._waits_for:
-                says.append(dist._waits_for._says("waits in"))
-            elif own:
-                says.append(own._says("has finished, and nobody answered its"))
+                descriptions.append(dist._waits_for._describe("waits in"))
+            elif unanswered:
+                descriptions.append(unanswered._describe("has finished, and nobody answered its"))
             else:
-                says.append(f"rank {dist._rank} has finished")
-        return f"No rank can go on: {'; '.join(says)}."
+                descriptions.append(f"rank {dist._rank} has finished")
+        return f"No rank can go on: {'; '.join(descriptions)}."
 
     def _stop(self) -> None:
         """End every rank's thread. One that never returns to Python is left behind."""
@@ -372,12 +357,12 @@ def _can_run(dist: Dist) -> bool:
     return not dist._finished and (dist._waits_for is None or dist._waits_for._done)
 
 
-def _alike(one: Work, other: Work) -> bool:
+def _same_call(one: Work, other: Work) -> bool:
     first, second = ((w._name, w._peer, w._read.shape, w._read.dtype) for w in (one, other))
     return first == second
 
 
-def _form(tensor: Tensor) -> str:
+def _shape_and_dtype(tensor: Tensor) -> str:
     return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 

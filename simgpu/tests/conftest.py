@@ -15,6 +15,6 @@ def pytest_configure(config):
 @pytest.fixture
 def two_devices():
     """Two simulated T4s, in a process that may hold more or fewer from the test before."""
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         pytest.fail(problem)
     simgpu.enable(devices=2)

@@ -28,7 +28,7 @@ def no_thread_stays():
     assert set(threading.enumerate()) <= before
 
 
-def mine(dist, size=6, dtype=torch.float32):
+def rank_tensor(dist, size=6, dtype=torch.float32):
     """Return a tensor that differs from rank to rank and from place to place."""
     return torch.arange(1, size + 1, dtype=dtype) + 10 * dist.get_rank()
 
@@ -64,7 +64,7 @@ def ring(x, dist):
 def test_all_reduce_and_reduce_by_every_operation(n, name, expected):
     def program(dist):
         op = getattr(dist.ReduceOp, name)
-        everywhere, somewhere = mine(dist), mine(dist)
+        everywhere, somewhere = rank_tensor(dist), rank_tensor(dist)
         dist.all_reduce(everywhere, op)
         dist.reduce(somewhere, n - 1, op=op)
         return everywhere, somewhere
@@ -79,7 +79,7 @@ def test_all_reduce_and_reduce_by_every_operation(n, name, expected):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
 def test_the_other_collectives(n, dtype):
     def program(dist):
-        x, rank = mine(dist, 4, dtype), dist.get_rank()
+        x, rank = rank_tensor(dist, 4, dtype), dist.get_rank()
         listed = [torch.empty_like(x) for _ in range(n)]
         dist.all_gather(listed, x)
         whole = torch.empty(n, 4, dtype=dtype)
@@ -186,9 +186,9 @@ def test_messages_between_two_ranks_come_in_the_order_in_which_they_were_sent():
             for work in [dist.isend(torch.tensor([k]), 1) for k in range(3)]:
                 work.wait()
             return None
-        got = [torch.empty(1, dtype=torch.int64) for _ in range(3)]
-        assert [dist.recv(x, 0) for x in got] == [0, 0, 0]
-        return [x.item() for x in got]
+        received = [torch.empty(1, dtype=torch.int64) for _ in range(3)]
+        assert [dist.recv(x, 0) for x in received] == [0, 0, 0]
+        return [x.item() for x in received]
 
     assert cluster.run(program, 2).results[1] == [0, 1, 2]
 
@@ -199,8 +199,8 @@ def test_messages_between_two_ranks_come_in_the_order_in_which_they_were_sent():
 @pytest.mark.parametrize("n", [2, 5])
 def test_a_hand_written_ring_costs_what_all_reduce_costs(n):
     size = 24 * n
-    by_hand = cluster.run(lambda dist: ring(mine(dist, size), dist), n)
-    ready = cluster.run(lambda dist: dist.all_reduce(mine(dist, size)), n)
+    by_hand = cluster.run(lambda dist: ring(rank_tensor(dist, size), dist), n)
+    ready = cluster.run(lambda dist: dist.all_reduce(rank_tensor(dist, size)), n)
     expected = 2 * (n - 1) * (LATENCY + 24 * 4 / BANDWIDTH)
     for done in (by_hand, ready):
         assert done.seconds == pytest.approx(expected)
@@ -226,7 +226,7 @@ def test_a_hand_written_ring_costs_what_all_reduce_costs(n):
 def test_the_schedule_of_each_collective(call, steps, sent):
     def program(dist):
         cluster.compute(dist, dist.get_rank() * 1e-3)
-        call(dist, mine(dist), 4)
+        call(dist, rank_tensor(dist), 4)
 
     done = cluster.run(program, 4, latency=1.0, bandwidth=1e30)
     assert (done.steps, done.sent) == (steps, sent)
@@ -273,18 +273,21 @@ def test_the_message_that_can_begin_first_goes_first_whatever_the_rank():
 
 def test_what_is_asynchronous_overlaps_with_computing_and_the_spans_say_so():
     def program(dist, together):
-        work = dist.all_reduce(torch.zeros(12_000_000), async_op=together)
+        work = dist.all_reduce(torch.zeros(12_000), async_op=together)
         cluster.compute(dist, 3e-3, "forward")
         if together:
             work.wait()
 
-    together, apart = (cluster.run(program, 2, arguments=(how,)) for how in (True, False))
+    together, apart = (
+        cluster.run(program, 2, bandwidth=BANDWIDTH / 1000, arguments=(how,))
+        for how in (True, False)
+    )
     assert together.seconds == pytest.approx(4e-3 + 2 * LATENCY)
     assert apart.seconds == pytest.approx(7e-3 + 2 * LATENCY)
     compute, reduce = (s for s in together.spans if s.rank == 0)
     assert (compute.name, compute.kind) == ("forward", "compute")
     assert (reduce.name, reduce.kind) == ("all_reduce", "communicate")
-    assert reduce.bytes == 48_000_000 and reduce.start == 0
+    assert reduce.bytes == 48_000 and reduce.start == 0
 
 
 def test_a_rank_that_comes_early_waits():
@@ -332,23 +335,23 @@ def test_two_ranks_that_both_send_first_are_named():
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda d, rank: rank or d.isend(torch.ones(1), 1), "isend to rank 1"),
         (lambda d, rank: rank and d.irecv(torch.ones(1), 0), "irecv from rank 0"),
         (lambda d, rank: rank or d.all_reduce(torch.ones(1), async_op=True), "all_reduce"),
     ],
 )
-def test_what_nobody_answers_is_a_deadlock_though_nobody_waits(call, said):
+def test_what_nobody_answers_is_a_deadlock_though_nobody_waits(call, message):
     def program(dist):
         call(dist, dist.get_rank())
 
-    with pytest.raises(Deadlock, match=f"nobody answered its {said}"):
+    with pytest.raises(Deadlock, match=f"nobody answered its {message}"):
         cluster.run(program, 2)
 
 
 @pytest.mark.parametrize(
-    ("first", "other", "said"),
+    ("first", "other", "message"),
     [
         (lambda d, x, n: d.barrier(), lambda d, x, n: d.all_reduce(x), "barrier .* all_reduce"),
         (lambda d, x, n: d.all_reduce(x), lambda d, x, n: d.all_reduce(x[:1]), r"\(2,\).*\(1,\)"),
@@ -359,13 +362,13 @@ def test_what_nobody_answers_is_a_deadlock_though_nobody_waits(call, said):
         (lambda d, x, n: d.send(x, 1), lambda d, x, n: d.recv(n, 0), "does not fit"),
     ],
 )  # fmt: skip
-def test_ranks_that_do_different_things_are_named(first, other, said):
+def test_ranks_that_do_different_things_are_named(first, other, message):
     def program(dist):
         x, whole_numbers = torch.ones(2), torch.ones(2, dtype=torch.int64)
         with contextlib.suppress(Exception):  # a program cannot hide it
             (first, other)[dist.get_rank()](dist, x, whole_numbers)
 
-    with pytest.raises(Mismatch, match=said):
+    with pytest.raises(Mismatch, match=message):
         cluster.run(program, 2)
 
 
@@ -389,8 +392,8 @@ def test_an_endless_loop_on_a_rank_is_stopped_with_its_line():
 
     with pytest.raises(TimeoutError, match=r"after 0\.3 s; rank 1 was at line") as caught:
         cluster.run(program, 2, limit=0.3)
-    here = program_line(program, "while dist")
-    assert any(f"line {line}." in str(caught.value) for line in (here, here + 1))
+    loop = program_line(program, "while dist")
+    assert any(f"line {line}." in str(caught.value) for line in (loop, loop + 1))
 
 
 def test_endless_communication_is_stopped():
@@ -419,7 +422,7 @@ def test_a_tensor_must_not_change_while_it_is_sent():
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "said"),
+    ("call", "error", "message"),
     [
         (lambda d: d.send(torch.ones(1), 0), ValueError, "rank 0 cannot send to itself"),
         (lambda d: d.broadcast(torch.ones(1), 2), ValueError, "2 is no rank: there are 2"),
@@ -441,8 +444,8 @@ def test_a_tensor_must_not_change_while_it_is_sent():
         (lambda d: d.all_to_all([], []), AttributeError, "no 'all_to_all'; it offers .*all_reduce"),
     ],
 )
-def test_a_wrong_call_says_what_is_wrong(call, error, said):
-    with pytest.raises(error, match=said):
+def test_a_wrong_call_says_what_is_wrong(call, error, message):
+    with pytest.raises(error, match=message):
         cluster.run(call, 2)
 
 
@@ -456,7 +459,7 @@ def test_a_wrong_cluster_is_refused(wrong):
 
 @pytest.mark.slow
 def test_an_interrupt_ends_the_run():
-    said = python(
+    message = python(
         """
         import _thread, signal, threading
         from simgpu import cluster
@@ -474,7 +477,7 @@ def test_an_interrupt_ends_the_run():
             print("interrupted", threading.active_count())
         """
     )
-    assert said == "interrupted 1\n"
+    assert message == "interrupted 1\n"
 
 
 BOTH = """
@@ -523,10 +526,10 @@ def test_a_program_finds_the_same_under_torch_distributed(tmp_path):
     command += ["--local-addr", "127.0.0.1", "--nproc-per-node", "2", script, tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (tmp_path / "1.pt").exists(), done.stderr
-    here = cluster.run(runpy.run_path(str(script))["program"], 2).results
-    for rank, found in enumerate(here):
-        there = torch.load(tmp_path / f"{rank}.pt")
-        for a, b in zip(found, there, strict=True):
+    simulated = cluster.run(runpy.run_path(str(script))["program"], 2).results
+    for rank, values in enumerate(simulated):
+        real = torch.load(tmp_path / f"{rank}.pt")
+        for a, b in zip(values, real, strict=True):
             assert a is b if a is None else torch.equal(a, b)
 
 

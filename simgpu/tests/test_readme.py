@@ -21,12 +21,12 @@ BLOCKS = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", README, re
 
 @pytest.mark.slow
 def test_each_example_prints_what_the_readme_says():
-    examples = [(code, says) for code, says in BLOCKS if not code.startswith("# test_")]
+    examples = [(code, expected) for code, expected in BLOCKS if not code.startswith("# test_")]
     assert len(examples) >= 4
     # A process of its own, as a reader's is: nothing else holds memory on the device.
     parts = [f"exec(compile({code!r}, 'README.md', 'exec'))" for code, _ in examples]
-    said = python("\nprint('<end>')\n".join(parts))
-    assert said.split("<end>\n") == [says for _, says in examples]
+    output = python("\nprint('<end>')\n".join(parts))
+    assert output.split("<end>\n") == [expected for _, expected in examples]
 
 
 def test_the_readme_names_every_card():
@@ -56,9 +56,9 @@ def test_the_plugins_tests_pass_and_those_that_should_fail_do(tmp_path):
     }
     for number, (mark, body) in enumerate(wrong.items()):
         text += f"\n\n@pytest.mark.simgpu({mark})\ndef test_wrong_{number}(sim):\n    {body}\n"
-    said = run_pytest(tmp_path, text)
-    assert "2 passed" in said and "2 failed" in said and "1 error" in said
-    assert "OutOfMemoryError" in said and "takes memory=... and profile=..., by name" in said
+    output = run_pytest(tmp_path, text)
+    assert "2 passed" in output and "2 failed" in output and "1 error" in output
+    assert "OutOfMemoryError" in output and "takes memory=... and profile=..., by name" in output
 
 
 @pytest.mark.slow
@@ -76,12 +76,12 @@ def test_its_own_wheel_works_without_the_course(tmp_path):
     code = (
         "import sys, torch, simgpu\n"
         "x = torch.ones(3, device=simgpu.enable('T4'))\n"
-        "from simgpu import cluster, hollow, pytest_plugin, spare\n"
+        "from simgpu import cluster, nodata, pytest_plugin\n"
         "ours = [m for m in sys.modules if m.startswith(('course_', 'tools'))]\n"
         "print(x.sum().item(), simgpu.__file__, ours)\n"
     )
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     env["PYTHONPATH"] = str(tmp_path / "site")
     call = [sys.executable, "-c", code]
-    said = subprocess.run(call, cwd=tmp_path, env=env, capture_output=True, text=True).stdout
-    assert said.startswith("3.0") and str(tmp_path / "site") in said and said.endswith("[]\n")
+    output = subprocess.run(call, cwd=tmp_path, env=env, capture_output=True, text=True).stdout
+    assert output.startswith("3.0") and str(tmp_path / "site") in output and output.endswith("[]\n")

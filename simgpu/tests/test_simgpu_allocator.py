@@ -50,14 +50,14 @@ def consistent(allocator, live):
     assert used == {block.address: (block.size, block.requested) for block in live if block.size}
     stats = allocator.stats()
     for pool in POOLS:
-        mine = [s for s in segments if pool in ("all", f"{s['segment_type']}_pool")]
-        assert stats[f"reserved_bytes.{pool}.current"] == sum(s["total_size"] for s in mine)
-        assert stats[f"segment.{pool}.current"] == (0 if allocator.expandable else len(mine))
-        assert stats[f"allocated_bytes.{pool}.current"] == sum(s["allocated_size"] for s in mine)
-        assert stats[f"requested_bytes.{pool}.current"] == sum(s["requested_size"] for s in mine)
+        in_pool = [s for s in segments if pool in ("all", f"{s['segment_type']}_pool")]
+        assert stats[f"reserved_bytes.{pool}.current"] == sum(s["total_size"] for s in in_pool)
+        assert stats[f"segment.{pool}.current"] == (0 if allocator.expandable else len(in_pool))
+        assert stats[f"allocated_bytes.{pool}.current"] == sum(s["allocated_size"] for s in in_pool)
+        assert stats[f"requested_bytes.{pool}.current"] == sum(s["requested_size"] for s in in_pool)
         split = [
             piece["size"]
-            for s in mine
+            for s in in_pool
             for piece in s["blocks"]
             if piece["state"] == "inactive" and piece["size"] < s["total_size"]
             if not allocator.expandable
@@ -294,7 +294,11 @@ def test_blocks_freed_by_the_garbage_collector_in_the_middle_of_an_allocation(mo
             allocator.free(allocator.allocate(2 * size))
             assert allocator.allocated == 0
 
-    finishes(work)
+    gc.freeze()  # each collection looks at what is new only
+    try:
+        finishes(work)
+    finally:
+        gc.unfreeze()
     consistent(allocator, [])
 
 
@@ -321,12 +325,12 @@ def test_blocks_from_several_threads():
 
     def work(seed):
         random_numbers = random.Random(seed)
-        mine = []
+        blocks = []
         for _ in range(2000):
-            mine.append(allocator.allocate(random_numbers.randrange(1, 4 * MIB)))
-            if len(mine) > 20:
-                allocator.free(mine.pop(random_numbers.randrange(20)))
-        for block in mine:
+            blocks.append(allocator.allocate(random_numbers.randrange(1, 4 * MIB)))
+            if len(blocks) > 20:
+                allocator.free(blocks.pop(random_numbers.randrange(20)))
+        for block in blocks:
             allocator.free(block)
 
     interval = sys.getswitchinterval()
@@ -368,12 +372,12 @@ def interrupted(action, line):
     return False
 
 
-@pytest.mark.parametrize("what", ["allocate", "allocate a segment", "free", "empty_cache"])
-@pytest.mark.parametrize("then", ["allocate", "free"])
-@pytest.mark.parametrize("made", [Allocator, ExpandableAllocator])
-def test_ctrl_c_at_any_line_leaves_the_figures_right(what, then, made):
+@pytest.mark.parametrize("call", ["allocate", "allocate a segment", "free", "empty_cache"])
+@pytest.mark.parametrize("next_call", ["allocate", "free"])
+@pytest.mark.parametrize("allocator_type", [Allocator, ExpandableAllocator])
+def test_ctrl_c_at_any_line_leaves_the_figures_right(call, next_call, allocator_type):
     for line in range(1, 500):
-        allocator = made(100 * MIB)
+        allocator = allocator_type(100 * MIB)
         live = [allocator.allocate(size) for size in (6 * MIB, 6 * MIB, 6 * MIB, 700, 40 * MIB)]
         allocator.free(live.pop())
         actions = {
@@ -382,8 +386,8 @@ def test_ctrl_c_at_any_line_leaves_the_figures_right(what, then, made):
             "free": lambda a=allocator, b=live: a.free(b[1]),
             "empty_cache": allocator.empty_cache,
         }
-        reached = interrupted(actions[what], line)
-        if then == "free":
+        reached = interrupted(actions[call], line)
+        if next_call == "free":
             allocator.free(live.pop(0))
         after = allocator.allocate(2 * MIB)
         # What was given out but never reached the caller is in use; what was given back is not.
@@ -409,7 +413,7 @@ def test_ctrl_c_at_any_line_leaves_the_figures_right(what, then, made):
 
 @pytest.mark.slow
 def test_freeing_while_the_interpreter_exits_is_silent():
-    said = python(
+    output = python(
         """
         import builtins, sys
         from simgpu.allocator import Allocator
@@ -422,7 +426,7 @@ def test_freeing_while_the_interpreter_exits_is_silent():
         builtins.last = Owner(a)
         """
     )
-    assert said.count("freed") >= 5
+    assert output.count("freed") >= 5
 
 
 def seconds_each(action):
@@ -442,7 +446,7 @@ def test_a_block_costs_little_and_not_more_on_a_full_device():
     one_addition = seconds_each(lambda: a + b)
     quick, busy = seconds_each(pair(empty, 5000)), seconds_each(pair(full, 5000))
     print(
-        f"allocate and free: {quick / one_addition:.1f} additions of 64 numbers; full: {busy / quick:.1f} times"
+        f"in additions of 64 numbers: {quick / one_addition:.1f}; full: {busy / one_addition:.1f}"
     )
     assert quick < 20 * one_addition
     assert busy < 4 * quick

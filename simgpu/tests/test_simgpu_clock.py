@@ -135,11 +135,11 @@ def test_results_whose_size_depends_on_the_data_are_not_confused():
 def test_a_number_that_changes_at_every_step_does_not_fill_the_memory():
     x = torch.ones(7, 3)
     cost.work(aten.add_.Tensor, (x, x), {"alpha": 0.5}, x)
-    before = len(cost._known)
+    before = len(cost._cache)
     for step in range(100):
         cost.work(aten.add_.Tensor, (x, x), {"alpha": 0.1 * step}, x)
         cost.work(aten.mul_.Scalar, (x, 1.0 + step), {}, x)
-    assert len(cost._known) <= before + 1
+    assert len(cost._cache) <= before + 1
 
 
 def test_flops_are_those_of_the_flop_counter():
@@ -160,9 +160,9 @@ def test_flops_are_those_of_the_flop_counter():
     x = torch.randn(4, 3, 8, 8, requires_grad=True)
     with FlopCounterMode(display=False) as counter:
         net(x).sum().backward()
-    with Add() as mine:
+    with Add() as counted:
         net(x).sum().backward()
-    assert mine.flops == counter.get_total_flops() > 0
+    assert counted.flops == counter.get_total_flops() > 0
 
 
 # --- clock
@@ -195,7 +195,7 @@ NBYTES = 100 * MIB
 
 
 def test_the_six_ways_to_bring_a_tensor_to_the_device():
-    host, whole = {}, {}
+    host, total = {}, {}
     for source in ("pageable", "pinned", "pin_memory() first"):
         for blocking in (True, False):
             clock = Clock(0, profiles.load("A100"), HostClock())
@@ -204,17 +204,17 @@ def test_the_six_ways_to_bring_a_tensor_to_the_device():
             clock.copy("h2d", NBYTES, pinned=source != "pageable", blocking=blocking)
             host[source, blocking] = clock.host
             clock.synchronize()
-            whole[source, blocking] = clock.host
+            total[source, blocking] = clock.host
     # Only pinned memory together with non_blocking lets the host go on at once.
     assert host["pinned", False] < 1e-4
     assert all(time > 1e-3 for key, time in host.items() if key != ("pinned", False))
     # Pinned memory is faster, whether blocking or not; pinning first costs more than it saves.
     for blocking in (True, False):
-        assert whole["pinned", blocking] < 0.5 * whole["pageable", blocking]
-        assert whole["pin_memory() first", blocking] > whole["pageable", blocking]
+        assert total["pinned", blocking] < 0.5 * total["pageable", blocking]
+        assert total["pin_memory() first", blocking] > total["pageable", blocking]
     # For one tensor alone, not blocking makes next to no difference to when it is there.
     for source in ("pageable", "pinned"):
-        assert whole[source, False] == pytest.approx(whole[source, True], rel=0.01)
+        assert total[source, False] == pytest.approx(total[source, True], rel=0.01)
 
 
 def test_reading_one_number_from_an_idle_a100_costs_what_was_published(clock):

@@ -17,7 +17,10 @@ ZERO = "z = torch._efficientzerotensor((3,), device=d); "
 MASK = (
     "m = torch.zeros(3, 5, device=d).bool(); m[1, 3:] = True; x = torch.randn(3, 5, 16, device=d); "
 )
-ENCODER = "e = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), 2).to(d).eval(); "
+ENCODER = (
+    "layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True); "
+    "e = nn.TransformerEncoder(layer, 2).to(d).eval(); "
+)
 NET = "net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).to(d); x = torch.ones(3, device=d); "
 
 # What a program returns, or a part of the error that it is to give.
@@ -29,7 +32,8 @@ PROGRAMS = {
     NET + "r = torch.func.hessian(lambda x: net(x).sum())(x).shape": "3, 3",
     NET + "r = torch.func.jvp(net, (x,), (x,))[1].shape": "Size([1])",
     NET + "out, f = torch.func.linearize(net, x); r = f(x).shape": "Size([1])",
-    "f = lambda x: (x**3).sum(); x = torch.ones(2, device=d); r = torch.func.jvp(torch.func.grad(f), (x,), (x,))[1]": "6., 6.",
+    "f = lambda x: (x**3).sum(); x = torch.ones(2, device=d); "
+    "r = torch.func.jvp(torch.func.grad(f), (x,), (x,))[1]": "6., 6.",
     "import torch.autograd.forward_ad as fw\n"
     "with fw.dual_level():\n"
     "    x = fw.make_dual(torch.ones(2, device=d), torch.ones(2, device=d))\n"
@@ -47,7 +51,8 @@ PROGRAMS = {
     "torch.UntypedStorage(16, device='sim:9')": "invalid device ordinal",
     "s = torch.UntypedStorage(1 << 20, device='sim'); a = torch.sim.memory_allocated(); s.resize_(0); "
     "r = a - torch.sim.memory_allocated(), s.nbytes()": "(1048576, 0)",
-    "x = torch.ones(1 << 18, device=d); x.untyped_storage().resize_(0); x + 1; r = x.untyped_storage().size()": "0",
+    "x = torch.ones(1 << 18, device=d); x.untyped_storage().resize_(0); "
+    "x + 1; r = x.untyped_storage().size()": "0",
     "r = copy.deepcopy(torch.UntypedStorage([1], device='sim')).device": "sim:0",
     # Nested tensors
     ENCODER
@@ -56,13 +61,17 @@ PROGRAMS = {
     ENCODER
     + MASK
     + "\nwith torch.inference_mode(): r = e(x, src_key_padding_mask=m).shape": "3, 5, 16",
-    "torch.nested.as_nested_tensor([torch.ones(2, 3, device=d), torch.ones(4, 3, device=d)])": "not nested ones",
+    "torch.nested.as_nested_tensor([torch.ones(2, "
+    "3, device=d), torch.ones(4, 3, device=d)])": "not nested ones",
     # What is compiled
     "r = torch.compile(lambda: torch.arange(3, device='sim'))()": "[0, 1, 2]",
-    "r = torch.compile(lambda: torch.zeros(2, device='sim') + 1, fullgraph=True, mode='max-autotune')()": "1., 1.",
+    "r = torch.compile(lambda: torch.zeros(2, device='sim') "
+    "+ 1, fullgraph=True, mode='max-autotune')()": "1., 1.",
     "r = torch.compile(lambda x: x.to('sim') + 1)(torch.ones(2))": "sim:0",
-    "r = torch.compile(lambda x: x + torch.tensor([1, 2], device=x.device))(torch.ones(2, device=d))": "2., 3.",
-    "torch.set_default_device('sim'); r = torch.compile(lambda: torch.tensor([8]) + 1)()\ntorch.set_default_device(None)": "sim:0",
+    "r = torch.compile(lambda x: x + torch.tensor([1, "
+    "2], device=x.device))(torch.ones(2, device=d))": "2., 3.",
+    "torch.set_default_device('sim'); "
+    "r = torch.compile(lambda: torch.tensor([8]) + 1)()\ntorch.set_default_device(None)": "sim:0",
     # Others
     "torch.from_dlpack(torch.ones(3, device=d))": "sim",
     "torch.eye(3, device=d).to_sparse_csr()": "not torch.sparse_csr",
@@ -71,12 +80,15 @@ PROGRAMS = {
     "torch.eye(3).to_sparse_csr().to(d).to_dense()": "not torch.sparse_csr",
     "torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)]).to(d) + 1": "not nested ones",
     "torch.nested.nested_tensor([torch.ones(2, 3)], device=d) + 1": "not nested ones",
-    "torch.from_dlpack(torch.utils.dlpack.to_dlpack(torch.ones(3, device=d))) + 1": "no values of this tensor",
-    "str(torch.from_dlpack(torch.utils.dlpack.to_dlpack(torch.ones(3, device=d))))": "no values of this tensor",
+    "torch.from_dlpack(torch.utils.dlpack.to_dlpack(torch.ones(3, "
+    "device=d))) + 1": "no values of this tensor",
+    "str(torch.from_dlpack(torch.utils.dlpack.to_dlpack(torch.ones(3, "
+    "device=d))))": "no values of this tensor",
     "torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8).to(d)": "Quantizedsim",
     "str(torch.quantize_per_tensor(torch.ones(3, device=d), 0.1, 0, torch.qint8))": "invalid type",
     "r = torch.quantize_per_tensor(torch.ones(3, device=d), 0.1, 0, torch.qint8).dequantize()": "1., 1., 1.",
-    "r = torch.jit.trace(nn.Linear(3, 4).to(d), torch.ones(2, 3, device=d))(torch.ones(2, 3, device=d)).shape": "2, 4",
+    "r = torch.jit.trace(nn.Linear(3, 4).to(d), torch.ones(2, "
+    "3, device=d))(torch.ones(2, 3, device=d)).shape": "2, 4",
     "torch.ones(3, device=d)[torch.tensor([7], device=d)]": "out of bounds",
     "x = torch.ones(3, device=d, requires_grad=True)\n"
     "def hook(g): raise ValueError('no')\n"
@@ -96,30 +108,26 @@ def work(connection):
     simgpu.enable()
     operators = conformance._databases()["operators"]
     connection.send({"operators": list(operators)})
-    while asked := connection.recv():
+    while request := connection.recv():
         try:
-            if asked in operators:
-                connection.send(Outcome(asked, "equal", derive(operators[asked])))
+            if request in operators:
+                connection.send(Outcome(request, "equal", derive(operators[request])))
                 continue
             names = {"d": torch.device("sim"), "torch": torch, "nn": torch.nn, "r": None}
-            exec("import copy, io, threading\n" + asked, names)
-            connection.send(Outcome(asked, "equal", message=str(names["r"])))
+            exec("import copy, io, threading\n" + request, names)
+            connection.send(Outcome(request, "equal", message=str(names["r"])))
         except Exception as error:  # noqa: BLE001  (an error is an answer; only a death is none)
-            connection.send(Outcome(asked, "raises", message=str(error)))
+            connection.send(Outcome(request, "raises", message=str(error)))
 
 
 def derive(op):
     """Differentiate an operator in each way over its first samples; return how many ways worked."""
-    dtypes = op.supported_dtypes("cpu")
-    if not dtypes:
-        return 0
-    dtype = torch.float32 if torch.float32 in dtypes else min(dtypes, key=conformance._preference)
-    backward = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
-    conformance._seed()
     worked = 0
-    for sample in itertools.islice(conformance._samples(op, dtype, backward), 2):
+    for sample in itertools.islice(conformance.samples_of(op)[1], 2):
         for way in (reverse, forward, dual, batched):
-            x, args, kwargs = conformance.place((sample.input, sample.args, sample.kwargs), "sim")
+            x, args, kwargs = conformance.to_device(
+                (sample.input, sample.args, sample.kwargs), "sim"
+            )
             if op.name in conformance.HOST_ARGUMENTS:
                 args, kwargs = sample.args, sample.kwargs
 
@@ -128,8 +136,8 @@ def derive(op):
                     return sample.output_process_fn_grad(op(x, *args, **kwargs))
 
             try:
-                for found in way(function, x, (args, kwargs)):
-                    str(found + 1)  # it is read
+                for result in way(function, x, (args, kwargs)):
+                    str(result + 1)  # it is read
                 worked += 1
             except Exception:  # noqa: BLE001  (many have no such derivative, on the CPU neither)
                 pass

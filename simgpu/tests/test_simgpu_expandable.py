@@ -8,9 +8,9 @@ import pytest
 import torch
 from test_simgpu_allocator import KIB, MIB, consistent
 
+from simgpu import temporary_device
 from simgpu.allocator import Allocator
 from simgpu.expandable import ExpandableAllocator
-from simgpu.spare import spare_device
 
 
 def test_pages_of_20_and_2_mib_are_mapped_as_they_are_needed():
@@ -27,9 +27,9 @@ def test_pages_of_20_and_2_mib_are_mapped_as_they_are_needed():
 
 
 def work_that_fails(allocator):
-    """Return in MiB the first work that does not fit, in a program that keeps a result half as large each time.
+    """Return in MiB the first request that does not fit, what was allocated then, and what was free.
 
-    With it comes how much was in use then, and how much was idle.
+    The program keeps of each request a result half as large.
     """
     for mib in range(20, 100, 2):
         try:
@@ -48,11 +48,11 @@ def test_results_left_in_old_segments_do_not_hold_them_up():
 
 def test_sizes_that_change_cost_retries_by_default_and_none_here():
     retries = {}
-    for made in (Allocator, ExpandableAllocator):
-        allocator = made(100 * MIB)
+    for allocator_type in (Allocator, ExpandableAllocator):
+        allocator = allocator_type(100 * MIB)
         for mib in range(20, 102, 2):
             allocator.free(allocator.allocate(mib * MIB))
-        retries[made] = allocator.stats()["num_alloc_retries"]
+        retries[allocator_type] = allocator.stats()["num_alloc_retries"]
     assert retries[Allocator] > 20 and retries[ExpandableAllocator] == 0
 
 
@@ -105,7 +105,7 @@ def test_any_order_of_requests_stays_consistent():
 
 
 def test_a_device_can_have_them():
-    with spare_device("100 MiB", expandable_segments=True) as device:
+    with temporary_device("100 MiB", expandable_segments=True) as device:
         tensors = [torch.empty(2**20, device=device) for _ in range(20)]
         del tensors[::2]
         with pytest.raises(torch.OutOfMemoryError, match=r"24\.00 MiB"):

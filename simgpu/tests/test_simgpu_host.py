@@ -13,7 +13,7 @@ from simgpu.cluster import collective_seconds
 
 @pytest.fixture
 def sim():
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         pytest.fail(problem)
     simgpu.enable("A100")
     yield simgpu.clock()

@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler, random_split
 
 import simgpu
-from simgpu.hollow import Hollow
+from simgpu.nodata import NoData
 
 pytestmark = pytest.mark.usefixtures("two_devices")
 
@@ -45,16 +45,16 @@ def small():
 
 
 def test_parameters_take_their_bytes_and_give_them_back():
-    before, there = torch.sim.memory_allocated(), torch.sim.memory_allocated(1)
+    before, before_1 = torch.sim.memory_allocated(), torch.sim.memory_allocated(1)
     net = nn.Sequential(nn.Linear(100, 50), nn.BatchNorm1d(50)).sim()
     takes = size_of(net)
     assert torch.sim.memory_allocated() - before == takes
     net.to("sim:1")
     assert torch.sim.memory_allocated() == before
     net.half()
-    assert torch.sim.memory_allocated("sim:1") - there == size_of(net) < takes
+    assert torch.sim.memory_allocated("sim:1") - before_1 == size_of(net) < takes
     net.cpu()
-    assert torch.sim.memory_allocated(1) == there
+    assert torch.sim.memory_allocated(1) == before_1
 
 
 def test_a_view_costs_nothing_and_keeps_its_base():
@@ -357,12 +357,15 @@ def test_random_numbers_repeat_and_leave_the_hosts_alone():
 
 
 def test_a_generator_of_the_device_draws_for_it_alone():
-    own = torch.Generator(device=SIM).manual_seed(1)
-    assert own.device == torch.device("sim:0")
-    assert isinstance(own, torch.Generator) and isinstance(torch.Generator(), torch.Generator)
+    generator = torch.Generator(device=SIM).manual_seed(1)
+    assert generator.device == torch.device("sim:0")
+    assert isinstance(generator, torch.Generator) and isinstance(torch.Generator(), torch.Generator)
     before = torch.sim.get_rng_state()
-    first = torch.randn(3, device=SIM, generator=own), torch.randperm(5, device=SIM, generator=own)
-    again = own.manual_seed(1).clone_state()
+    first = (
+        torch.randn(3, device=SIM, generator=generator),
+        torch.randperm(5, device=SIM, generator=generator),
+    )
+    again = generator.manual_seed(1).clone_state()
     assert torch.equal(first[0], torch.empty(3, device=SIM).normal_(generator=again))
     assert torch.equal(first[1], torch.randperm(5, device=SIM, generator=again))
     assert torch.equal(before, torch.sim.get_rng_state())
@@ -440,13 +443,13 @@ def saved_and_loaded(thing):
     ids=["pickle", "deepcopy", "save"],
 )
 def test_a_generator_that_is_copied_goes_on_alike(place, again, two_devices):
-    own = torch.Generator(device=place).manual_seed(3)
-    torch.rand(5, device=place, generator=own)
-    twin = again(own)
-    assert twin is not own and twin.device == own.device
-    found = [torch.rand(4, device=place, generator=g) for g in (own, twin)]
-    assert torch.equal(*found)
-    assert torch.equal(*(torch.rand(4, device=place, generator=g) for g in (own, twin)))
+    generator = torch.Generator(device=place).manual_seed(3)
+    torch.rand(5, device=place, generator=generator)
+    copied = again(generator)
+    assert copied is not generator and copied.device == generator.device
+    numbers = [torch.rand(4, device=place, generator=g) for g in (generator, copied)]
+    assert torch.equal(*numbers)
+    assert torch.equal(*(torch.rand(4, device=place, generator=g) for g in (generator, copied)))
 
 
 # --- Time
@@ -713,11 +716,11 @@ def _all_sorts(device):
 @pytest.mark.parametrize("mode", [contextlib.nullcontext, torch.no_grad, torch.inference_mode])
 def test_without_values_the_same_is_launched_copied_and_held(mode):
     seen = []
-    for values in (contextlib.nullcontext, Hollow):
+    for values in (contextlib.nullcontext, NoData):
         torch.sim.reset_peak_memory_stats()
         with values(), mode(), simgpu.count() as counted:
             loss = _all_sorts(SIM)
-            assert loss.item() == 0 or values is not Hollow
+            assert loss.item() == 0 or values is not NoData
         del loss
         gc.collect()
         seen.append((counted.launches, len(counted.copies), torch.sim.max_memory_allocated()))
@@ -726,7 +729,7 @@ def test_without_values_the_same_is_launched_copied_and_held(mode):
 
 def test_without_values_what_reaches_the_host_is_zero_and_what_needs_values_says_so():
     x = torch.full((2, 3), 5.0, device=SIM)
-    with Hollow():
+    with NoData():
         y = torch.ones(2, 3, device=SIM) + x
         assert y.cpu().tolist() == [[0.0] * 3] * 2
         assert torch.full((2, 3), 7.0).copy_(y).tolist() == [[0.0] * 3] * 2

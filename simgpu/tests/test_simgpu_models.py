@@ -223,6 +223,6 @@ def test_a_training_step_equals_the_cpus(library_of, name, record_property):
     seconds = time.perf_counter() - started
     different = dict(differences(expected, found))
     verdicts = [f"{stage} {'differ' if stage in different else 'equal'}" for stage in expected]
-    line = f"{library_of.__name__[5:]:<12} {name.rpartition('.')[2]:<36} {parameters:>11,}  {'  '.join(verdicts)}"
-    record_property(TABLE + TITLE, f"{line}  {seconds:4.1f} s")
+    line = f"{library_of.__name__[5:]:<12} {name.rpartition('.')[2]:<36} {parameters:>11,}"
+    record_property(TABLE + TITLE, f"{line}  {'  '.join(verdicts)}  {seconds:4.1f} s")
     assert not different, different

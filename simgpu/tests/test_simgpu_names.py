@@ -50,22 +50,22 @@ def test_every_name_has_an_answer():
     stream = torch.accelerator.current_stream()
     answers = {"module": torch.sim, "stream": stream, "event": stream.record_event()}
     answers["accelerator"] = torch.accelerator
-    root, found = Path(torch.__file__).parent, {}
+    root, asked_by = Path(torch.__file__).parent, {}
     for path in map(root.joinpath, PLACES.split()):
         for file in [path] if path.suffix else sorted(path.rglob("*.py")):
             text = file.read_text(encoding="utf-8") if file.exists() else ""
             for kind, pattern in ASKED.items():
                 for name in pattern.findall(text):
-                    found.setdefault((kind, name), file.relative_to(root).as_posix())
+                    asked_by.setdefault((kind, name), file.relative_to(root).as_posix())
     missing = {
         (kind, name): file
-        for (kind, name), file in found.items()
+        for (kind, name), file in asked_by.items()
         if not hasattr(answers[kind], name) and name not in NOT_OURS.get(kind, ())
         if not (kind == "stream" and FILES.fullmatch(name))
     }
     assert not missing
-    assert {("stream", "wait_stream"), ("module", "current_device")} <= found.keys()
-    assert len(found) > 40
+    assert {("stream", "wait_stream"), ("module", "current_device")} <= asked_by.keys()
+    assert len(asked_by) > 40
 
 
 NEEDS_AN_ARGUMENT = {"set_device_idx", "set_device_index", "device_index", "set_stream"}

@@ -28,16 +28,17 @@ def test_an_import_leaves_pytorch_untouched():
         names = "empty zeros ones tensor _has_compatible_shallow_copy_type clear_autocast_cache".split()
         def state():
             return (
-                torch._C._get_privateuse1_backend_name(), torch.Tensor.data, *map(torch.__dict__.get, names),
-                torch.nn.parameter.UninitializedTensorMixin.materialize, list(torch.serialization._package_registry),
+                torch._C._get_privateuse1_backend_name(), torch.Tensor.data,
+                *map(torch.__dict__.get, names), list(torch.serialization._package_registry),
+                torch.nn.parameter.UninitializedTensorMixin.materialize,
                 *(getattr(torch.accelerator, n) for n in torch.accelerator.__all__),
                 list(_foreach_supported_types), torch._C._is_multithreading_enabled(),
             )
         before = state()
         import simgpu
-        from simgpu import allocator, autocast, backend, clock, cost, counters, kernels
-        from simgpu import machine, module, profiles, serialize, tensor, timeline
-        assert simgpu.problem() is None and not simgpu.enabled() and simgpu.problem() is None
+        from simgpu import autocast, backend, kernels, module, nodata, serialize, tensor, worker
+        for _ in range(2):
+            assert simgpu.unavailable_reason() is None and not simgpu.enabled()
         assert all(a is b or a == b for a, b in zip(before, state(), strict=True))
         assert torch.Tensor.data.__class__.__name__ == "getset_descriptor" and not hasattr(torch, "sim")
         print(torch._C._get_privateuse1_backend_name(), torch.accelerator.is_available())
@@ -46,60 +47,50 @@ def test_an_import_leaves_pytorch_untouched():
     assert out.split()[0] == "privateuseone"
 
 
-def test_without_enable_there_is_no_device():
+def test_a_fresh_process_has_no_device_until_it_is_enabled_and_may_enable_it_twice():
     out = python(
         """
+        import torch
         import simgpu
         for ask in (simgpu.clock, simgpu.profile):
             try:
                 ask()
             except RuntimeError as error:
                 print(error)
-        """
-    )
-    assert out == "There is no simulated device: call simgpu.enable() first.\n" * 2
-
-
-def test_enable_twice_in_a_fresh_process():
-    out = python(
-        """
-        import torch
-        import simgpu
         for _ in range(2):
             assert simgpu.enable(devices=2) == torch.device("sim", 0)
-            assert simgpu.enabled() and simgpu.problem() is None
+            assert simgpu.enabled() and simgpu.unavailable_reason() is None
         print(torch.sim.device_count(), torch.ones(2, device="sim:1"))
         """
     )
-    assert out == "2 tensor([1., 1.], device='sim:1')\n"
+    missing = "There is no simulated device: call simgpu.enable() first.\n"
+    assert out == missing * 2 + "2 tensor([1., 1.], device='sim:1')\n"
 
 
-def test_another_backend_in_that_place_is_one_sentence():
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("torch.utils.rename_privateuse1_backend('other')", "already has a device 'other'"),
+        (
+            "del torch.utils.backend_registration._setup_privateuseone_for_python_backend",
+            "lacks what the simulated device rests on",
+        ),
+    ],
+)
+def test_a_pytorch_that_cannot_have_the_device_is_one_sentence(change, reason):
     out = python(
-        """
+        f"""
         import torch
-        torch.utils.rename_privateuse1_backend("other")
+        {change}
         import simgpu
-        print(simgpu.problem())
+        print(simgpu.unavailable_reason())
         try:
             simgpu.enable()
         except RuntimeError as error:
-            assert str(error) == simgpu.problem() and not simgpu.enabled()
+            assert str(error) == simgpu.unavailable_reason() and not simgpu.enabled()
         """
     )
-    assert "already has a device 'other'" in out and out.count("\n") == 1
-
-
-def test_a_pytorch_that_cannot_is_one_sentence():
-    out = python(
-        """
-        import torch.utils.backend_registration as registration
-        del registration._setup_privateuseone_for_python_backend
-        import simgpu
-        print(simgpu.problem())
-        """
-    )
-    assert "lacks what the simulated device rests on" in out and out.count("\n") == 1
+    assert reason in out and out.count("\n") == 1
 
 
 def test_a_checkpoint_opens_where_there_is_no_device(tmp_path):
@@ -152,8 +143,6 @@ def test_the_process_ends_quietly_with_tensors_alive():
 
 def _use_the_device(connection, device):
     try:
-        import simgpu
-
         if device == "enable":
             device = simgpu.enable()
         connection.send(str((torch.ones(2, device=device) + 1).tolist()))
@@ -163,11 +152,11 @@ def _use_the_device(connection, device):
 
 def child(method, target, *arguments):
     context = multiprocessing.get_context(method)
-    mine, theirs = context.Pipe()
-    process = context.Process(target=target, args=(theirs, *arguments))
+    parent_end, child_end = context.Pipe()
+    process = context.Process(target=target, args=(child_end, *arguments))
     process.start()
-    assert mine.poll(60), "the child did not answer"
-    answer = mine.recv()
+    assert parent_end.poll(60), "the child did not answer"
+    answer = parent_end.recv()
     process.join(20)
     return answer
 

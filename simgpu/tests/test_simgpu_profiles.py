@@ -15,7 +15,7 @@ UNITS = {"byte", "byte/s", "FLOP/s", "Hz", "s", "W", "1"}
 CORES = {(7, 0): 64, (7, 5): 64, (8, 0): 64}
 """Float32 cores of a processor, by compute capability; elsewhere 128."""
 
-each = pytest.mark.parametrize("name", profiles.names())
+every_card = pytest.mark.parametrize("name", profiles.names())
 
 
 @pytest.fixture
@@ -32,12 +32,12 @@ def test_an_unknown_profile_is_refused_with_the_names_there_are(name):
 
 
 @pytest.mark.parametrize(
-    ("said", "key"),
+    ("name", "key"),
     [("t4", "T4"), ("rtx4090", "RTX 4090"), ("Rtx 4090", "RTX 4090"), ("a100-40gb", "A100-40GB")],
 )
-def test_capitals_and_spaces_do_not_matter(said, key):
-    assert profiles.load(said) is profiles.load(key)
-    assert profiles.load(said).key == key
+def test_capitals_and_spaces_do_not_matter(name, key):
+    assert profiles.load(name) is profiles.load(key)
+    assert profiles.load(name).key == key
 
 
 @pytest.mark.usefixtures("as_before")
@@ -47,7 +47,7 @@ def test_a_card_is_enabled_by_any_way_to_write_it():
     assert torch.sim.get_device_name(device) == "Simulated NVIDIA GeForce RTX 5090"
 
 
-@each
+@every_card
 def test_every_figure_has_a_source_and_a_unit(name):
     figures = RAW[name]["figures"]
     for key, figure in figures.items():
@@ -60,14 +60,14 @@ def test_every_figure_has_a_source_and_a_unit(name):
             assert figure["value"] <= 1, key
 
 
-@each
+@every_card
 def test_cores_and_clock_give_the_float32_rate(name):
     card = profiles.load(name)
     cores = card.processors * CORES.get(card.capability, 128)
     assert card.fp32_flops == pytest.approx(2 * cores * card.clock, rel=0.02)
 
 
-@each
+@every_card
 def test_the_tensor_cores_are_twice_as_fast_with_halves_as_with_tf32(name):
     card = profiles.load(name)
     assert card.fp16_flops >= card.fp32_flops

@@ -19,7 +19,7 @@ TWO = "Expected all tensors to be on the same device, but found at least two dev
 CONV, LOSS = "_cudnn_convolution", "nll_loss_forward"
 
 
-def got(name, place, method, others="sim:0"):
+def but_got(name, place, method, others="sim:0"):
     return (
         f"Expected all tensors to be on the same device, but got {name} is on {place}, different from "
         f"other tensors on {others} (when checking argument in method wrapper_SIM_{method})"
@@ -72,23 +72,29 @@ INDICES = "indices should be either on cpu or on the same device as the indexed 
         (lambda x, c: F.mse_loss(x, c), POINTWISE),
         (lambda x, c: F.binary_cross_entropy_with_logits(x, c), POINTWISE),
         (lambda x, c: x + x.to("sim:1"), TWO.format("sim:0", "sim:1")),
-        (lambda x, c: x.T @ c, got("mat2", "cpu", "mm")),
-        (lambda x, c: c.T @ x, got("mat2", "sim:0", "mm", "cpu")),
-        (lambda x, c: x.T @ x.to("sim:1"), got("mat2", "sim:1", "mm")),
-        (lambda x, c: torch.addmm(x, c, x.T), got("mat1", "cpu", "addmm")),
-        (lambda x, c: nn.Linear(4, 2).sim()(c), got("mat1", "cpu", "addmm")),
-        (lambda x, c: nn.Linear(4, 2)(x), got("mat1", "sim:0", "addmm", "cpu")),
-        (lambda x, c: torch.bmm(x[None], c.T[None]), got("mat2", "cpu", "bmm")),
+        (lambda x, c: x.T @ c, but_got("mat2", "cpu", "mm")),
+        (lambda x, c: c.T @ x, but_got("mat2", "sim:0", "mm", "cpu")),
+        (lambda x, c: x.T @ x.to("sim:1"), but_got("mat2", "sim:1", "mm")),
+        (lambda x, c: torch.addmm(x, c, x.T), but_got("mat1", "cpu", "addmm")),
+        (lambda x, c: nn.Linear(4, 2).sim()(c), but_got("mat1", "cpu", "addmm")),
+        (lambda x, c: nn.Linear(4, 2)(x), but_got("mat1", "sim:0", "addmm", "cpu")),
+        (lambda x, c: torch.bmm(x[None], c.T[None]), but_got("mat2", "cpu", "bmm")),
         (lambda x, c: nn.Conv2d(1, 1, 1).sim()(c[None, None]), CONV_IN),
         (lambda x, c: nn.Conv2d(1, 1, 1)(x[None, None]), CONV_WEIGHT),
-        (lambda x, c: nn.Conv2d(1, 1, 1).to("sim:1")(x[None, None]), got("weight", "sim:1", CONV)),
-        (lambda x, c: nn.Embedding(3, 4).sim()(labels()), got("index", "cpu", "_index_select")),
-        (lambda x, c: F.cross_entropy(x, labels()), got("target", "cpu", "nll_loss_forward")),
-        (lambda x, c: F.cross_entropy(x, labels(SIM), torch.ones(4)), got("weight", "cpu", LOSS)),
-        (lambda x, c: torch.cat([x, c]), got("tensors", "cpu", "cat")),
-        (lambda x, c: torch.stack([c, x]), got("tensors", "sim:0", "cat", "cpu")),
-        (lambda x, c: x.gather(1, labels()[:, None]), got("index", "cpu", "gather")),
-        (lambda x, c: nn.BatchNorm1d(4)(x), got("weight", "cpu", "_native_batch_norm")),
+        (
+            lambda x, c: nn.Conv2d(1, 1, 1).to("sim:1")(x[None, None]),
+            but_got("weight", "sim:1", CONV),
+        ),
+        (lambda x, c: nn.Embedding(3, 4).sim()(labels()), but_got("index", "cpu", "_index_select")),
+        (lambda x, c: F.cross_entropy(x, labels()), but_got("target", "cpu", "nll_loss_forward")),
+        (
+            lambda x, c: F.cross_entropy(x, labels(SIM), torch.ones(4)),
+            but_got("weight", "cpu", LOSS),
+        ),
+        (lambda x, c: torch.cat([x, c]), but_got("tensors", "cpu", "cat")),
+        (lambda x, c: torch.stack([c, x]), but_got("tensors", "sim:0", "cat", "cpu")),
+        (lambda x, c: x.gather(1, labels()[:, None]), but_got("index", "cpu", "gather")),
+        (lambda x, c: nn.BatchNorm1d(4)(x), but_got("weight", "cpu", "_native_batch_norm")),
         (lambda x, c: c[labels(SIM)], INDICES.format("cpu")),
         (lambda x, c: c[x > 0], INDICES.format("cpu")),
         (lambda x, c: x[labels("sim:1")], INDICES.format("sim:0")),
@@ -125,7 +131,7 @@ def test_what_cuda_allows_across_devices_works():
     x = numbers()
     scalar = torch.tensor(2.0)
     host = numbers("cpu")
-    for got, expected in [
+    for actual, expected in [
         (x + scalar, host + 2),
         (scalar * x, 2 * host),
         (torch.where(x > 3, x, torch.tensor(0.0)), host.where(host > 3, scalar * 0)),
@@ -133,8 +139,8 @@ def test_what_cuda_allows_across_devices_works():
         (x[labels()[:2]], host[:2]),
         (x[ones() > 0], host.flatten()),
     ]:
-        assert got.device == torch.device("sim:0")
-        assert torch.equal(got.cpu(), expected)
+        assert actual.device == torch.device("sim:0")
+        assert torch.equal(actual.cpu(), expected)
     host = ones()
     host[0] = x[1]  # an assignment to a slice is a copy
     x[0], x[1], x[2, 0] = torch.ones(4), 5, scalar
@@ -324,13 +330,13 @@ def test_deepcopy():
     net = nn.Linear(2, 2).sim()
     net(torch.ones(1, 2, device=SIM)).sum().backward()
     net.weight.note = ["kept"]
-    twin = copy.deepcopy(net)
-    assert isinstance(twin.weight, nn.Parameter) and twin.weight.is_sim
-    assert torch.equal(twin.weight.grad, net.weight.grad)
-    assert twin.weight.grad is not net.weight.grad
-    assert twin.weight.note == ["kept"] and twin.weight.note is not net.weight.note
+    copied = copy.deepcopy(net)
+    assert isinstance(copied.weight, nn.Parameter) and copied.weight.is_sim
+    assert torch.equal(copied.weight.grad, net.weight.grad)
+    assert copied.weight.grad is not net.weight.grad
+    assert copied.weight.note == ["kept"] and copied.weight.note is not net.weight.note
     with torch.no_grad():
-        twin.weight.zero_()
+        copied.weight.zero_()
     assert net.weight.abs().sum() > 0
     x = numbers()
     base, view = copy.deepcopy([x, x[1]])
@@ -341,9 +347,9 @@ def test_deepcopy():
 
 
 def test_pickle():
-    twin = pickle.loads(pickle.dumps({"x": numbers("sim:1")[1:], "net": nn.Linear(2, 2).sim()}))
-    assert twin["x"].get_device() == 1 and twin["x"].tolist() == numbers("cpu")[1:].tolist()
-    assert twin["net"].weight.is_sim and isinstance(twin["net"].weight, nn.Parameter)
+    copied = pickle.loads(pickle.dumps({"x": numbers("sim:1")[1:], "net": nn.Linear(2, 2).sim()}))
+    assert copied["x"].get_device() == 1 and copied["x"].tolist() == numbers("cpu")[1:].tolist()
+    assert copied["net"].weight.is_sim and isinstance(copied["net"].weight, nn.Parameter)
 
 
 def saved(thing):

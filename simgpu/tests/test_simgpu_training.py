@@ -105,6 +105,20 @@ def train(make, device, optimizer=torch.optim.SGD, steps=3, **settings):
     return net, opt, losses
 
 
+def on_both(work):
+    """Return the tensors of ``work(device)`` for the CPU and for the device, from the same seed."""
+    results = []
+    for device in ("cpu", SIM):
+        torch.manual_seed(0)
+        results.append([x.detach().cpu() for x in work(device)])
+    return results
+
+
+def all_equal(work):
+    """Whether work gives the same bits on the CPU and on the device."""
+    return all(map(torch.equal, *on_both(work)))
+
+
 def same(a, b, **tolerance):
     """Whether two networks hold the same values."""
     for name, value in b.state_dict().items():
@@ -122,9 +136,7 @@ def test_training_equals_the_cpus(name):
 
 
 def test_packed_sequences():
-    results = {}
-    for device in ("cpu", SIM):
-        torch.manual_seed(0)
+    def work(device):
         lstm = nn.LSTM(2, 3, batch_first=True).to(device)
         x = torch.randn(3, 5, 2).to(device)
         packed = nn.utils.rnn.pack_padded_sequence(
@@ -133,8 +145,9 @@ def test_packed_sequences():
         out, lengths = nn.utils.rnn.pad_packed_sequence(lstm(packed)[0], batch_first=True)
         out.pow(2).sum().backward()
         assert out.device.type == device and lengths.tolist() == [5, 2, 4]
-        results[device] = [out.detach().cpu(), lstm.weight_hh_l0.grad.cpu()]
-    torch.testing.assert_close(results[SIM], results["cpu"])
+        return out, lstm.weight_hh_l0.grad
+
+    torch.testing.assert_close(*on_both(work))
 
 
 @pytest.mark.parametrize("name", ["silu", "mish"])
@@ -166,20 +179,17 @@ MASK = torch.rand(4, 5, 6, generator=torch.Generator().manual_seed(3)) > 0.4
 )
 @pytest.mark.parametrize("batch", [(), (2,)], ids=["no batch", "batch"])
 def test_attention(heads, mask, settings, batch):
-    results = {}
-    for device in ("cpu", SIM):
-        torch.manual_seed(0)
+    def work(device):
         x = [torch.randn(*batch, n, rows, 8) for n, rows in ((4, 5), (heads, 6), (heads, 6))]
         x = [tensor.to(device).requires_grad_() for tensor in x]
         torch.manual_seed(0)
-        mask = None if mask is None else mask.to(device)
-        out = F.scaled_dot_product_attention(*x, mask, **settings)
+        moved = None if mask is None else mask.to(device)
+        out = F.scaled_dot_product_attention(*x, moved, **settings)
         out.pow(2).sum().backward()
-        assert out.device.type == device
-        results[device] = [out.detach().cpu(), *(tensor.grad.cpu() for tensor in x)]
-    assert results["cpu"][0].isfinite().all()
-    for got, expected in zip(results[SIM], results["cpu"], strict=True):
-        assert torch.equal(got, expected)
+        assert out.device.type == device and out.isfinite().all()
+        return out, *(tensor.grad for tensor in x)
+
+    assert all_equal(work)
 
 
 @pytest.mark.parametrize(
@@ -194,29 +204,27 @@ def test_attention(heads, mask, settings, batch):
 )
 @pytest.mark.parametrize("turned", [False, True])
 def test_attention_refuses_what_pytorch_refuses(key, mask, turned):
-    said = []
+    messages = []
     for device in ("cpu", SIM):
         query = torch.ones(2, 4, 5, 8, device=device)
-        inputs = [query, key(query), query]
-        if turned:
-            inputs = [key(query), query, query]
+        inputs = [key(query), query, query] if turned else [query, key(query), query]
         with pytest.raises(RuntimeError) as refused:
             F.scaled_dot_product_attention(*inputs, mask if mask is None else mask.to(device))
-        said.append(str(refused.value))
-    assert said[0] == said[1]
+        messages.append(str(refused.value))
+    assert messages[0] == messages[1]
 
 
 @pytest.mark.parametrize("rows", [(), (4,)], ids=["one head", "heads"])
 def test_attention_with_a_mask_and_is_causal_does_what_this_pytorch_does(rows):
-    said = []
+    results = []
     for device in ("cpu", SIM):
         x = torch.ones(*rows, 5, 8, device=device)
         mask = torch.ones(5, 5, dtype=torch.bool, device=device)
         try:
-            said.append(F.scaled_dot_product_attention(x, x, x, mask, is_causal=True).tolist())
+            results.append(F.scaled_dot_product_attention(x, x, x, mask, is_causal=True).tolist())
         except RuntimeError as error:
-            said.append(str(error))
-    assert said[0] == said[1]
+            results.append(str(error))
+    assert results[0] == results[1]
 
 
 def test_attention_on_two_devices_is_refused():
@@ -282,38 +290,35 @@ def test_lazy_modules_made_on_the_device(how):
     assert nn.LazyLinear(2)(torch.ones(1, 4)).device.type == "cpu"
 
 
-@pytest.mark.parametrize("place", ["cpu", SIM])
-def test_ctc_loss_takes_lengths_from_either_side(place):
-    torch.manual_seed(0)
-    log_probs = torch.randn(50, 4, 20).log_softmax(2)
-    targets = torch.randint(1, 20, (4, 30))
-    lengths = torch.full((4,), 50), torch.tensor([10, 17, 29, 1])
-    found = []
-    for x, to in ((log_probs.clone(), "cpu"), (log_probs.to(SIM), place)):
-        x.requires_grad_()
-        loss = F.ctc_loss(x, targets.to(x.device), *(n.to(to) for n in lengths))
+@pytest.mark.parametrize("where", ["cpu", SIM])
+def test_ctc_loss_takes_lengths_from_either_side(where):
+    def work(device):
+        x = torch.randn(50, 4, 20).log_softmax(2).to(device).requires_grad_()
+        targets = torch.randint(1, 20, (4, 30)).to(device)
+        lengths = torch.full((4,), 50), torch.tensor([10, 17, 29, 1])
+        lengths = [n if device == "cpu" else n.to(where) for n in lengths]
+        loss = F.ctc_loss(x, targets, *lengths)
         loss.backward()
         with torch.inference_mode():
-            again = F.ctc_loss(x, targets.to(x.device), *(n.to(to) for n in lengths))
-        assert torch.equal(loss.detach(), again)
-        found.append((loss.detach().cpu(), x.grad.cpu()))
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+            assert torch.equal(loss.detach(), F.ctc_loss(x, targets, *lengths))
+        return loss, x.grad
+
+    assert all_equal(work)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_attention_of_grouped_queries(causal, dtype):
-    torch.manual_seed(0)
-    query = torch.randn(2, 8, 16, 32, dtype=dtype)
-    key, value = (torch.randn(2, 2, 24, 32, dtype=dtype) for _ in range(2))
-    found = []
-    for place in ("cpu", SIM):
-        inputs = [x.clone().to(place).requires_grad_() for x in (query, key, value)]
-        with simgpu.timeline() as timeline:
-            out = F.scaled_dot_product_attention(*inputs, is_causal=causal, enable_gqa=True)
-            out.float().square().sum().backward()
-        found.append([x.cpu() for x in (out.detach(), *(i.grad for i in inputs))])
-    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    shapes = ((2, 8, 16, 32), (2, 2, 24, 32), (2, 2, 24, 32))
+
+    def work(device):
+        inputs = [torch.randn(shape, dtype=dtype).to(device).requires_grad_() for shape in shapes]
+        out = F.scaled_dot_product_attention(*inputs, is_causal=causal, enable_gqa=True)
+        out.float().square().sum().backward()
+        return out, *(x.grad for x in inputs)
+
+    with simgpu.timeline() as timeline:
+        assert all_equal(work)
     kernels = (span for span in timeline.spans if span.kind == "kernel")
     flops = {span.name: span.flops for span in kernels if "attention" in span.name}
     # 2 for a multiplication with an addition; batch, heads, sizes.
@@ -324,15 +329,15 @@ def test_attention_of_grouped_queries(causal, dtype):
 @pytest.mark.parametrize("name", ["weight_norm", "spectral_norm", "orthogonal"])
 def test_parametrizations(name):
     parametrize = getattr(nn.utils.parametrizations, name)
-    results = {}
-    for device in ("cpu", SIM):
-        torch.manual_seed(0)
+
+    def work(device):
         net = parametrize(nn.Linear(4, 4)).to(device)
         loss = net(batch(device)[0]).pow(2).sum()
         loss.backward()
         assert net.weight.device.type == device
-        results[device] = [loss.detach().cpu(), *(p.grad.cpu() for p in net.parameters())]
-    torch.testing.assert_close(results[SIM], results["cpu"])
+        return loss, *(p.grad for p in net.parameters())
+
+    torch.testing.assert_close(*on_both(work))
 
 
 # --- Optimizers
@@ -413,13 +418,15 @@ RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
 
 NORM = FULL if RELEASE >= (2, 12) else "low"
 AUTOCAST = {
-    "x @ x; torch.addmm(x, x, x); torch.bmm(x[None], x[None]); torch.baddbmm(x[None], x[None], x[None])": "low",
+    "x @ x; torch.addmm(x, x, x); torch.bmm(x[None], x[None]); "
+    "torch.baddbmm(x[None], x[None], x[None])": "low",
     "x @ x[0]; torch.einsum('ij,jk->ik', x, x); F.linear(x, x); F.conv1d(x[None], x[:, :, None])": "low",
     "F.conv2d(x[None, None], x[None, None]); F.conv_transpose2d(x[None, None], x[None, None])": "low",
     "F.prelu(x, x[0]); F.scaled_dot_product_attention(x[None], x[None], x[None])": "low",
     "torch.linalg.multi_dot([x, x, x])": "low",
     # in float32
-    "(h + 1).cosh(); h.exp(); h.expm1(); (h + 1).log(); (h + 1).log10(); h.log1p(); (h + 1).reciprocal()": FULL,
+    "(h + 1).cosh(); h.exp(); h.expm1(); (h + 1).log(); "
+    "(h + 1).log10(); h.log1p(); (h + 1).reciprocal()": FULL,
     "(h + 1).rsqrt(); h.sinh(); h.tan(); (h * 0).acos(); h.pow(2); 2**h; F.softplus(h)": FULL,
     "F.layer_norm(h, (4,)); F.group_norm(h, 2); h.norm(); torch.dist(h, h); torch.cdist(h, h)": FULL,
     "F.rms_norm(h, (4,))": NORM,

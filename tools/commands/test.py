@@ -72,7 +72,7 @@ COMPAT = (
     _slow(
         "the simulated device",
         "simgpu/tests",
-        "simgpu_conformance simgpu_training simgpu_programs simgpu_elsewhere readme",
+        "simgpu_conformance simgpu_training simgpu_programs simgpu_worker readme",
         "not wheel",
     ),
     _slow(

@@ -15,12 +15,11 @@ import torch
 from torch import Tensor, nn
 
 import simgpu
-from simgpu import profiles
-from simgpu.hollow import Hollow
+from simgpu import profiles, temporary_device
 from simgpu.host import costs
 from simgpu.machine import MACHINE
+from simgpu.nodata import NoData
 from simgpu.profiles import Profile
-from simgpu.spare import spare_device
 
 from .networks import NETWORKS, input_of, loss_of
 from .table import Unsupported
@@ -59,7 +58,7 @@ def run(step: Step, profile: str) -> dict[str, float]:
     products, convolutions = step.precision == "tf32", step.precision != "strict"
     total = profiles.load(profile).total_memory
     try:
-        with spare_device(total, profile) as device, tf32_allowed(products, convolutions):
+        with temporary_device(total, profile) as device, tf32_allowed(products, convolutions):
             return _timed(step, device)
     except torch.OutOfMemoryError:
         raise Unsupported(f"it does not fit into the memory of the modelled {profile}") from None
@@ -71,7 +70,7 @@ def _timed(step: Step, device: torch.device) -> dict[str, float]:
     clock, meter = simgpu.clock(device), MACHINE.device(device).allocator
     if step.traced:
         clock.costs = costs(TRACED * clock.profile.host)
-    with Hollow():
+    with NoData():
         once = _prepare(step, device)
         meter.allocate(workspace(simgpu.profile(device)))
         if step.mode != "infer" or step.kept:

@@ -37,7 +37,7 @@ GENERATED = frozenset({"course-map", "lesson-links", "start", "short-path"})
 _DATE = dt.datetime(2026, 11, 23, tzinfo=dt.timezone.utc)
 """gettext wants one; a changing one would be a change of every file."""
 LOCALES = {"zh": "zh_CN"}
-_SIMULATED = ("__init__", "backend", "clock", "counters", "elsewhere", "timeline")
+_SIMULATED = ("__init__", "backend", "clock", "counters", "timeline", "worker")
 _SIMULATED += ("cluster/__init__", "cluster/ranks", "cluster/scheduler")
 """What simgpu says in lessons. Its errors repeat PyTorch's words, and its tools are not a learner's."""
 _TOOLS = tuple(f"{name.replace('.', '/')}.py" for name in AUTHORING)

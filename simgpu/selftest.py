@@ -1,4 +1,4 @@
-"""Whether a training step works on the simulated device of this PyTorch, tried once a process.
+"""A self-test: whether a training step works on the simulated device of this PyTorch.
 
 PyTorch calls the interface that the device rests on experimental, so a release may ask something new
 of it. A small step asks what a lesson asks: autocast, a scaler, an optimiser, a checkpoint.
@@ -14,7 +14,7 @@ import torch
 
 
 @functools.cache
-def fault() -> str | None:
+def training_step_error() -> str | None:
     """Return None where a training step comes out as on the CPU, else what went wrong.
 
     It runs on a device of its own: clock, memory, counters and random numbers of the program's
@@ -25,34 +25,34 @@ def fault() -> str | None:
     from .machine import MACHINE, Device
     from .profiles import load
 
-    host, kept = HostClock(), dict(vars(MACHINE))
+    host, saved = HostClock(), dict(vars(MACHINE))
     try:
         vars(MACHINE).update(host=host, current=0, counting=[], arrivals=[])
         MACHINE.devices = [Device(0, load("T4"), 2**30, host)]
         with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            here, there = _trained("cpu"), _trained("sim:0")
+            on_cpu, on_sim = _train("cpu"), _train("sim:0")
     except Exception as error:  # noqa: BLE001  (whatever it is, the course goes on without the device)
         words = str(error).strip().splitlines() or [""]
         return f"{type(error).__name__}: {words[0]}"
     finally:
-        vars(MACHINE).update(kept)
-    same = all(torch.equal(a, b) for a, b in zip(here, there, strict=True))
+        vars(MACHINE).update(saved)
+    same = all(torch.equal(a, b) for a, b in zip(on_cpu, on_sim, strict=True))
     return None if same else "a training step came out wrong"
 
 
-def _trained(place: str) -> list[torch.Tensor]:
+def _train(device: str) -> list[torch.Tensor]:
     """Return the weights after a step, a checkpoint and another step."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
-    model.to(place)
+    model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
-    scaler = torch.amp.GradScaler("sim", init_scale=8.0) if place != "cpu" else None
-    kind = torch.device(place).type
-    x = torch.linspace(-1, 1, 12).reshape(3, 4).to(place, non_blocking=True)
+    scaler = torch.amp.GradScaler("sim", init_scale=8.0) if device != "cpu" else None
+    kind = torch.device(device).type
+    x = torch.linspace(-1, 1, 12).reshape(3, 4).to(device, non_blocking=True)
     for _ in range(2):
         with torch.autocast(kind, torch.bfloat16):
-            loss = torch.nn.functional.mse_loss(model(x), torch.zeros(3, 2, device=place))
+            loss = torch.nn.functional.mse_loss(model(x), torch.zeros(3, 2, device=device))
         if scaler is None:
             loss.backward()
             optimizer.step()
@@ -64,7 +64,7 @@ def _trained(place: str) -> list[torch.Tensor]:
         file = io.BytesIO()
         torch.save([model.state_dict(), optimizer.state_dict()], file)
         file.seek(0)
-        weights, state = torch.load(file, map_location=place, weights_only=True)
+        weights, state = torch.load(file, map_location=device, weights_only=True)
         model.load_state_dict(weights)
         optimizer.load_state_dict(state)
     return [value.detach().cpu() for value in model.parameters()]

@@ -8,36 +8,29 @@ pytestmark = pytest.mark.slow  # each starts a process or two
 STARTS = "A second process with the simulated GPU starts: some seconds, once.\n"
 
 
-@pytest.mark.parametrize("used", ["cuda", "xpu"])
-def test_a_real_accelerator_in_use_keeps_it_out(used):
+def test_a_real_accelerator_keeps_it_out_where_it_is_in_use_or_named():
     out = python(
-        f"""
+        """
         import torch
         import simgpu
-        assert simgpu.problem() is None
-        torch.{used}.is_initialized = lambda: True
-        print(simgpu.problem())
-        try:
-            simgpu.enable()
-        except RuntimeError as error:
-            assert str(error) == simgpu.problem()
+        for real in (torch.cuda, torch.xpu):
+            assert simgpu.unavailable_reason() is None
+            real.is_initialized, before = lambda: True, real.is_initialized
+            print(simgpu.unavailable_reason())
+            try:
+                simgpu.enable()
+            except RuntimeError as error:
+                assert str(error) == simgpu.unavailable_reason()
+            real.is_initialized = before
+        for device in ("cpu", "meta", "mps", "cpu"):
+            print(device, simgpu.disable_for(device), bool(simgpu.unavailable_reason()))
         print(torch._C._get_privateuse1_backend_name())
         """
     )
-    assert SENTENCE.format(used) in out
-    assert out.endswith("privateuseone\n"), "the device was registered"
-
-
-def test_giving_way_holds_until_it_is_taken_back_and_only_to_real_ones():
-    out = python(
-        """
-        import simgpu
-        for device in ("cpu", "meta", "mps", "cpu"):
-            print(device, simgpu.give_way(device), bool(simgpu.problem()))
-        """
-    )
-    said = ["cpu None False", "meta None False", "mps None True", "cpu None False"]
-    assert out.splitlines() == said
+    cuda, xpu, *named = out.splitlines()
+    assert SENTENCE.format("cuda") in cuda and SENTENCE.format("xpu") in xpu
+    assert named[:4] == ["cpu None False", "meta None False", "mps None True", "cpu None False"]
+    assert named[4:] == ["privateuseone"], "the device was registered"
 
 
 def test_once_registered_it_is_too_late_and_a_failing_backward_says_so():
@@ -46,7 +39,7 @@ def test_once_registered_it_is_too_late_and_a_failing_backward_says_so():
         import torch
         import simgpu
         simgpu.enable()
-        print(simgpu.give_way("cuda"), simgpu.problem())
+        print(simgpu.disable_for("cuda"), simgpu.unavailable_reason())
 
         def as_on_cuda(gradient):  # what PyTorch says there
             raise RuntimeError("opt_ready_stream && opt_parent_stream INTERNAL ASSERT FAILED at engine.cpp")
@@ -70,7 +63,7 @@ def test_a_function_and_what_it_uses_travel_by_value_and_the_answer_comes_back()
         import os
         import torch
         import simgpu
-        from simgpu import elsewhere
+        from simgpu import worker
         factor = 3
 
         def gradient(x):
@@ -84,12 +77,12 @@ def test_a_function_and_what_it_uses_travel_by_value_and_the_answer_comes_back()
         def fails():
             raise KeyError("lost")
 
-        assert not elsewhere.needed() and elsewhere.there(os.getpid)() == os.getpid()
-        simgpu.give_way("mps")
-        assert elsewhere.needed() and elsewhere.problem() is None
-        print(elsewhere.call(gradient, torch.arange(3.0)).tolist(), simgpu.enabled())
+        assert not worker.needed() and worker.run_in_worker(os.getpid)() == os.getpid()
+        simgpu.disable_for("mps")
+        assert worker.needed() and worker.unavailable_reason() is None
+        print(worker.call(gradient, torch.arange(3.0)).tolist(), simgpu.enabled())
         try:
-            elsewhere.call(fails)
+            worker.call(fails)
         except KeyError as error:
             print(repr(error))
         device = torch.device("cuda:0")
@@ -97,15 +90,15 @@ def test_a_function_and_what_it_uses_travel_by_value_and_the_answer_comes_back()
         def where():
             return str(device), str(torch.ones(2, device=device).device)
 
-        print(*elsewhere.call(where))
+        print(*worker.call(where))
 
         def placed(*how):  # what a tensor of a real device becomes there
-            tensor = elsewhere._tensor(torch.ones(2), *how)
+            tensor = worker._tensor(torch.ones(2), *how)
             is_parameter = isinstance(tensor, torch.nn.Parameter)
             return tensor.device.type, tensor.requires_grad, is_parameter, tensor.is_leaf
 
         for how in ((True, True), (False, True), (True, False), (False, False)):
-            assert elsewhere.call(placed, *how) == ("sim", *how, True)
+            assert worker.call(placed, *how) == ("sim", *how, True)
         """
     )
     said = "there sim:0\n[0.0, 3.0, 6.0] False\nKeyError('lost')\nsim:0 sim:0\n"
@@ -117,17 +110,20 @@ def test_what_ends_the_process_or_does_not_travel_is_said_and_the_next_call_work
         """
         import os, threading, time
         import simgpu
-        from simgpu import elsewhere
-        simgpu.give_way("mps")
+        from simgpu import worker
+        simgpu.disable_for("mps")
         lock = threading.Lock()
 
-        for what in (lambda: os._exit(3), lambda: lock.locked(), lambda: (x for x in ()), lambda: 7, time.sleep):
-            if what is time.sleep:
-                elsewhere.LIMIT = 1.0
+        def attempt(function, *arguments):
             try:
-                print(elsewhere.call(what, *[60] * (what is time.sleep)))
-            except elsewhere.Unable as error:
+                print(worker.call(function, *arguments))
+            except worker.WorkerError as error:
                 print(error)
+
+        for function in (lambda: os._exit(3), lambda: lock.locked(), lambda: (x for x in ()), lambda: 7):
+            attempt(function)
+        worker.LIMIT = 1.0
+        attempt(time.sleep, 60)
         """
     )
     assert out.count(STARTS) == 2  # again after the first has ended

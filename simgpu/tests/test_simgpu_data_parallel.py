@@ -36,8 +36,8 @@ def rows(n):
 def test_the_gradients_equal_those_of_one_device(n, where):
     plain, both = pair(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
     x, y = rows(n)
-    given = x.to(where).requires_grad_(where != "cpu")
-    out = both(given)
+    inputs = x.to(where).requires_grad_(where != "cpu")
+    out = both(inputs)
     assert out.device == torch.device("sim:0") and out.shape == (n, 4)
     mse_loss(out, y.to("sim:0")).backward()
     expected = x.clone().requires_grad_()
@@ -45,9 +45,9 @@ def test_the_gradients_equal_those_of_one_device(n, where):
     for p, q in zip(both.parameters(), plain.parameters(), strict=True):
         assert p.grad.device == torch.device("sim:0")
         torch.testing.assert_close(p.grad.cpu(), q.grad)
-    if given.requires_grad:
-        assert given.grad.device == given.device
-        torch.testing.assert_close(given.grad.cpu(), expected.grad)
+    if inputs.requires_grad:
+        assert inputs.grad.device == inputs.device
+        torch.testing.assert_close(inputs.grad.cpu(), expected.grad)
 
 
 def test_both_devices_work_and_the_copies_between_them_are_counted():
@@ -134,8 +134,8 @@ def test_beside_a_real_gpu_the_module_decides(monkeypatch):
         for owner in (torch._utils, sys.modules[nn.DataParallel.__module__])
     ]
     for closure in cells:
-        theirs = next(cell for cell in closure if cell.cell_contents is real)
-        monkeypatch.setattr(theirs, "cell_contents", lambda: "cuda")
+        cell_of_original = next(cell for cell in closure if cell.cell_contents is real)
+        monkeypatch.setattr(cell_of_original, "cell_contents", lambda: "cuda")
     assert torch._utils._get_available_device_type() == "cuda"
     plain, both = pair(nn.Linear(16, 4))
     x, _ = rows(6)

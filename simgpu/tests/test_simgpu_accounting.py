@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import simgpu
-from simgpu import cost, latency, trial
+from simgpu import cost, latency, selftest
 from simgpu.clock import Clock
 from simgpu.history import History
 
@@ -19,20 +19,20 @@ def broken(*_, **__):
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered():
-    for kept in (cost._known, cost._NO_WORK):
-        kept.clear()
+    for cache in (cost._cache, cost._NO_WORK):
+        cache.clear()
     yield
-    for kept in (cost._known, cost._NO_WORK):
-        kept.clear()
+    for cache in (cost._cache, cost._NO_WORK):
+        cache.clear()
 
 
-def step(place):
+def step(device):
     """Train once on layers that have formulas of their own; return loss, weights and a copy."""
     torch.manual_seed(3)
     net = nn.ModuleDict({"conv": nn.Conv2d(1, 4, 3), "up": nn.ConvTranspose2d(4, 4, 2)})
     net["head"] = nn.Linear(4, 4)
-    net.to(place)
-    x = torch.linspace(0, 1, 2 * 36).reshape(2, 1, 6, 6).to(place)
+    net.to(device)
+    x = torch.linspace(0, 1, 2 * 36).reshape(2, 1, 6, 6).to(device)
     rows = net["head"](net["up"](net["conv"](x)).flatten(2).transpose(1, 2))
     heads = rows.unflatten(-1, (2, 2)).transpose(1, 2)
     loss = (F.scaled_dot_product_attention(heads, heads, heads) @ heads.mT).square().mean()
@@ -44,8 +44,8 @@ def step(place):
 EXPECTED = step("cpu")
 
 
-def same(found):
-    return all(torch.equal(a, b) for a, b in zip(found, EXPECTED, strict=True))
+def same(results):
+    return all(torch.equal(a, b) for a, b in zip(results, EXPECTED, strict=True))
 
 
 def test_every_formula_at_once_leaves_a_fallback_cost(monkeypatch):
@@ -59,7 +59,13 @@ def test_every_formula_at_once_leaves_a_fallback_cost(monkeypatch):
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(cost, "_work"), (latency, "seconds"), (Clock, "launch"), (Clock, "copy"), (History, "note")],
+    [
+        (cost, "_work"),
+        (latency, "seconds"),
+        (Clock, "launch"),
+        (Clock, "copy"),
+        (History, "record"),
+    ],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_no_part_of_the_books_stops_an_operation(owner, name, monkeypatch):
@@ -93,9 +99,9 @@ def test_where_all_is_known_nothing_is_guessed():
 
 @pytest.fixture
 def untried():
-    trial.fault.cache_clear()
+    selftest.training_step_error.cache_clear()
     yield
-    trial.fault.cache_clear()
+    selftest.training_step_error.cache_clear()
 
 
 def test_the_trial_leaves_no_trace(untried):
@@ -108,7 +114,7 @@ def test_the_trial_leaves_no_trace(untried):
 
     before = state()
     with simgpu.count() as counted:
-        assert simgpu.fault() is None
+        assert simgpu.self_test() is None
     assert state() == before and counted.launches == 0 and held.sum() == 10
 
 
@@ -127,9 +133,9 @@ def test_a_step_that_fails_is_told_in_a_line(owner, name, untried, monkeypatch):
         raise AttributeError("a name that only a newer device has\nand more")
 
     monkeypatch.setattr(owner, name, new)
-    assert simgpu.fault() == "AttributeError: a name that only a newer device has"
+    assert simgpu.self_test() == "AttributeError: a name that only a newer device has"
 
 
 def test_a_step_that_comes_out_wrong_is_told(untried, monkeypatch):
-    monkeypatch.setattr(trial, "_trained", lambda place: [torch.ones(1) * len(place)])
-    assert simgpu.fault() == "a training step came out wrong"
+    monkeypatch.setattr(selftest, "_train", lambda device: [torch.ones(1) * len(device)])
+    assert simgpu.self_test() == "a training step came out wrong"

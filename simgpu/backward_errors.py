@@ -1,4 +1,4 @@
-"""Errors in the middle of a backward pass: without this they end the process.
+"""Errors raised during a backward pass: without this they end the process.
 
 Where an operation of the backward pass fails, out of memory for example, PyTorch's engine puts the
 stream back and asks the device's guard, which is in Python, for its type while an error is pending. Its
@@ -21,59 +21,61 @@ TOO_LATE = (
     "start a new one (restart the kernel) to train on {}."
 )
 
-_taken: list[BaseException] = []
+_pending: list[BaseException] = []
 _TYPE = torch._C._autograd.DeviceType.PrivateUse1
 
 
-def _look(self: Any, _raise: Any = ctypes.pythonapi.Py_IsInitialized) -> Any:
-    """Return the device's type; a pending error is kept for `after_backward`."""
+def _device_type(self: Any, _raise_pending: Any = ctypes.pythonapi.Py_IsInitialized) -> Any:
+    """Return the device's type; a pending error is stored for `patch_engine`."""
     try:
-        _raise()  # any C function would do: the call raises what is pending
+        _raise_pending()  # any C function would do: the call raises what is pending
     except BaseException as error:  # noqa: BLE001  (Ctrl-C too)
-        _taken.append(error)
+        _pending.append(error)
     return _TYPE
 
 
-def _keep(address: int | None, *_: Any) -> Any:
-    """The same where the pending error has been taken already: at this address, if any."""
+def _store_pending(address: int | None, *_: Any) -> Any:
+    """Store the pending error that ``PyErr_GetRaisedException`` returned as an address, if any."""
     if address:
         error = ctypes.cast(address, ctypes.py_object)
-        _taken.append(error.value)
+        _pending.append(error.value)
         ctypes.pythonapi.Py_DecRef(error)
     return _TYPE
 
 
 if hasattr(ctypes.pythonapi, "PyErr_GetRaisedException"):
-    # From Python 3.12 on debuggers and profilers hear of each function of Python that begins, and fail where an
-    # error is pending. Of a C function they hear nothing.
-    _look = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyErr_GetRaisedException", ctypes.pythonapi))
-    _look.errcheck = _keep
+    # From Python 3.12 on debuggers and profilers are told of each call of a Python function, and fail where
+    # an error is pending. Of a C function they are not.
+    _device_type = ctypes.PYFUNCTYPE(ctypes.c_void_p)(
+        ("PyErr_GetRaisedException", ctypes.pythonapi)
+    )
+    _device_type.errcheck = _store_pending
 
 
 class Guard(torch._C._acc.DeviceGuard):
     """Tells PyTorch the device's type, also while an error is pending."""
 
-    type_ = _look
+    type_ = _device_type
 
 
-def after_backward() -> None:
-    """Let the engine raise the error that `Guard` took from it."""
+def patch_engine() -> None:
+    """Let the autograd engine raise the error that `Guard` stored."""
     run = torch.autograd._engine_run_backward
 
     @functools.wraps(run)
     def run_and_raise(*args: Any, **kwargs: Any) -> Any:
-        _taken.clear()
+        _pending.clear()
         collecting = gc.isenabled()
         gc.disable()
         try:
             return run(*args, **kwargs)
         except SystemError:  # "returned NULL without setting an exception"
-            if not _taken:
+            if not _pending:
                 raise
-            error = _taken[0].with_traceback(None)
-            _taken.clear()
-        except RuntimeError as found:
-            if "opt_ready_stream" not in str(found):
+            error = _pending[0].with_traceback(None)
+            _pending.clear()
+        except RuntimeError as raised:
+            if "opt_ready_stream" not in str(raised):
                 raise
             error = RuntimeError(TOO_LATE.format("the other"))
         finally:

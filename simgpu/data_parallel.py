@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from torch.nn.parallel import _functions, comm
 from .machine import MACHINE
 from .tensor import SimTensor
 
-_chosen: list[bool] = []
+_active: list[bool] = []
 """One for each call under way of a DataParallel whose module is on a simulated device."""
 
 
@@ -30,31 +30,33 @@ def register() -> None:
     # In the package a function has this module's name.
     data_parallel = sys.modules[nn.DataParallel.__module__]
     for owner in (torch._utils, data_parallel):
-        _route(owner, "_get_available_device_type", lambda: "sim", lambda: bool(_chosen))
-    _route(nccl, "is_available", lambda tensors: False, _on_sim)
-    _route(comm, "broadcast_coalesced", _broadcast, _is_to_broadcast)
-    _route(comm, "gather", _gather, lambda tensors, *_, **__: _on_sim(tensors))
-    _route(comm, "scatter", _scatter, lambda tensor, *_, **__: _on_sim([tensor]) or _is_default())
-    _route(_functions, "_get_stream", torch.sim.current_stream, lambda device: _is_default())
+        _patch(owner, "_get_available_device_type", lambda: "sim", lambda: bool(_active))
+    _patch(nccl, "is_available", lambda tensors: False, _on_sim)
+    _patch(comm, "broadcast_coalesced", _broadcast, _is_to_broadcast)
+    _patch(comm, "gather", _gather, lambda tensors, *_, **__: _on_sim(tensors))
+    _patch(comm, "scatter", _scatter, lambda tensor, *_, **__: _on_sim([tensor]) or _is_default())
+    _patch(_functions, "_get_stream", torch.sim.current_stream, lambda device: _is_default())
     for owner in (nn.parallel, data_parallel):
-        _route(owner, "parallel_apply", _apply, lambda *_, **__: _is_default())
-    _announce("__init__")
-    _announce("forward")
+        _patch(owner, "parallel_apply", _parallel_apply, lambda *_, **__: _is_default())
+    _patch_method("__init__")
+    _patch_method("forward")
 
 
-def _route(owner: Any, name: str, ours: Callable[..., Any], when: Callable[..., bool]) -> None:
-    """Let a function of PyTorch be ours for what is on a simulated device."""
-    theirs = getattr(owner, name)
+def _patch(
+    owner: Any, name: str, replacement: Callable[..., Any], when: Callable[..., bool]
+) -> None:
+    """Let a function of PyTorch be replaced where ``when`` holds: for what is on a simulated device."""
+    original = getattr(owner, name)
 
-    @functools.wraps(theirs)
+    @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return (ours if when(*args, **kwargs) else theirs)(*args, **kwargs)
+        return (replacement if when(*args, **kwargs) else original)(*args, **kwargs)
 
     setattr(owner, name, call)
 
 
-def _announce(name: str) -> None:
-    """Let a method of DataParallel look for the simulated devices where its module is on one.
+def _patch_method(name: str) -> None:
+    """Let a method of DataParallel use the simulated devices where its module is on one.
 
     It takes the device's type from the process; with a real GPU in it that would be the GPU's.
     """
@@ -63,19 +65,15 @@ def _announce(name: str) -> None:
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         module = kwargs.get("module", args[0]) if name == "__init__" else self.module
-        with _choose(_on_sim(module.parameters())):
+        if not _on_sim(module.parameters()):
             return method(self, *args, **kwargs)
+        _active.append(True)
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            _active.pop()
 
     setattr(nn.DataParallel, name, call)
-
-
-@contextlib.contextmanager
-def _choose(sim: bool) -> Iterator[None]:
-    _chosen.extend([True] * sim)
-    try:
-        yield
-    finally:
-        del _chosen[len(_chosen) - sim :]
 
 
 def _on_sim(tensors: Iterable[Tensor]) -> bool:
@@ -92,7 +90,7 @@ def _is_default() -> bool:
     return torch._utils._get_available_device_type() == "sim"
 
 
-def _place(device: int | torch.device | str) -> torch.device:
+def _torch_device(device: int | torch.device | str) -> torch.device:
     if device in (-1, "cpu", torch.device("cpu")):
         return torch.device("cpu")
     return MACHINE.device(device).torch_device
@@ -105,10 +103,10 @@ def _broadcast(
     if not tensors:
         return [[] for _ in devices]
     copies: list[list[Tensor]] = []
-    for place in map(_place, devices):
+    for device in map(_torch_device, devices):
         copied: dict[int, Tensor] = {}
-        for chunk in [] if place == tensors[0].device else _take_tensors(tensors, buffer_size):
-            flat = _flatten_dense_tensors(chunk).to(place, non_blocking=True)
+        for chunk in [] if device == tensors[0].device else _take_tensors(tensors, buffer_size):
+            flat = _flatten_dense_tensors(chunk).to(device, non_blocking=True)
             parts = _unflatten_dense_tensors(flat, chunk)
             copied.update(zip(map(id, chunk), parts, strict=True))
         copies.append([copied.get(id(tensor), tensor.detach()) for tensor in tensors])
@@ -125,18 +123,18 @@ def _scatter(
     """Cut a tensor into parts and put each on its device, which has one stream for that and the rest."""
     parts = tensor.split(list(chunk_sizes), dim) if chunk_sizes else tensor.chunk(len(devices), dim)
     return tuple(
-        part.contiguous().to(_place(device), non_blocking=True)
+        part.contiguous().to(_torch_device(device), non_blocking=True)
         for part, device in zip(parts, devices, strict=False)  # a short batch has fewer parts
     )
 
 
 def _gather(tensors: Sequence[Tensor], dim: int = 0, destination: Any = None) -> Tensor:
     """Put tensors of several devices behind each other on one."""
-    place = _place(tensors[0].device if destination is None else destination)
-    return torch.cat([tensor.to(place) for tensor in tensors], dim)
+    device = _torch_device(tensors[0].device if destination is None else destination)
+    return torch.cat([tensor.to(device) for tensor in tensors], dim)
 
 
-def _apply(
+def _parallel_apply(
     modules: Sequence[nn.Module],
     inputs: Sequence[Any],
     kwargs_tup: Sequence[dict[str, Any]] | None = None,
@@ -148,8 +146,8 @@ def _apply(
     same; and here the result is the same each time.
     """
     outputs = []
-    for i, (module, given) in enumerate(zip(modules, inputs, strict=True)):
-        with torch.sim.device(_place(devices[i])) if devices else contextlib.nullcontext():
-            args = given if isinstance(given, (list, tuple)) else (given,)
+    for i, (module, replica_input) in enumerate(zip(modules, inputs, strict=True)):
+        with torch.sim.device(_torch_device(devices[i])) if devices else contextlib.nullcontext():
+            args = replica_input if isinstance(replica_input, (list, tuple)) else (replica_input,)
             outputs.append(module(*args, **(kwargs_tup[i] if kwargs_tup else {})))
     return outputs

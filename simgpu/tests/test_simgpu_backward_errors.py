@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import simgpu
-from simgpu.spare import spare_device
+from simgpu import temporary_device
 
 pytestmark = pytest.mark.usefixtures("two_devices")
 
@@ -17,13 +17,13 @@ MIB = 2**20
 @pytest.mark.parametrize("watch", [None, None, sys.settrace, sys.setprofile])
 def test_backward_that_runs_out_of_memory_can_be_caught(watch):
     """More than once, and while a debugger or a profiler hears of each function that begins."""
-    with spare_device(60 * MIB) as device:
+    with temporary_device(60 * MIB) as device:
         layers = [layer for _ in range(4) for layer in (nn.Linear(256, 256), nn.ReLU())]
         loss = nn.Sequential(*layers).to(device)(torch.randn(2048, 256, device=device)).sum()
-        hog = []
+        held = []
         with pytest.raises(torch.OutOfMemoryError):
             while True:
-                hog.append(torch.empty(MIB // 4, device=device))
+                held.append(torch.empty(MIB // 4, device=device))
         if watch:
             watch(lambda *event: None)
         try:
@@ -32,7 +32,7 @@ def test_backward_that_runs_out_of_memory_can_be_caught(watch):
         finally:
             if watch:
                 watch(None)
-        del hog, loss
+        del held, loss
         x = torch.ones(3, device=device, requires_grad=True)
         (x * x).sum().backward()
         assert x.grad.tolist() == [2.0, 2.0, 2.0]
