@@ -43,7 +43,7 @@ LOOKS = {
     "modelled": {"marker": "D", "color": COLOURS[2], "markerfacecolor": "none"},
     "published": {"marker": "^", "color": "#444444", "markerfacecolor": "none"},
 }
-"""How a point is drawn for each kind of number: hollow where nobody measured it with this course."""
+"""How a point is drawn for each kind of number: no_data where nobody measured it with this course."""
 
 _STYLE = {
     "figure.figsize": (6.4, 3.8),

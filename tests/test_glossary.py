@@ -85,7 +85,7 @@ last, checkpoint, checkpointing, clipping, collective, column-parallel, compute 
 compute-bound, context parallel, crossover, data parallelism, device mesh, device-side assert,
 distillation, dropout, dtype, early stopping, effective batch, embedding, eval mode, expandable
 segments, expert parallelism, float16, float32, fragmentation, fused, gloo, gradient accumulation,
-gradient checkpointing, gradient penalty, gradient scaler, graph break, half precision, hollow,
+gradient checkpointing, gradient penalty, gradient scaler, graph break, half precision, no_data,
 hook, hybrid sharding, inference mode, kernel, kernel fusion, latency, launch, launch-bound, layer
 norm, linear scaling rule, local rank, logits, loss scaling, low-rank adaptation, mantissa, matrix
 unit, memory-bound, micro-batch, mixed precision, momentum, non-blocking, occupancy, offloading,

@@ -423,7 +423,7 @@ def judged(edits):
     ],
 )
 def test_reads_are_counted_however_they_are_written(monkeypatch, end, outcome):
-    for problem in (simgpu.problem(), "This torch is too old."):
+    for problem in (simgpu.unavailable_reason(), "This torch is too old."):
         monkeypatch.setattr(simgpu, "problem", lambda problem=problem: problem)
         diagnosis, text = judged({_END: end})
         assert diagnosis == outcome, text

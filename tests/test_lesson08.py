@@ -115,7 +115,7 @@ def test_levels_are_mixed_and_rise_within_a_subject():
 
 
 def test_the_ledger_is_what_a_device_counts(sim):
-    with memory.spare_device("1 GB") as device:
+    with memory.temporary_device("1 GB") as device:
         names = {"torch": torch, "device": device}
         allocated = []
         for line in LEDGER:
@@ -128,12 +128,12 @@ def test_the_ledger_is_what_a_device_counts(sim):
 
 
 def test_a_view_of_a_hollow_weight_takes_no_memory(sim):
-    with memory.Hollow():
-        hollow = nn.Linear(1024, 1024).to(sim)
+    with memory.NoData():
+        no_data = nn.Linear(1024, 1024).to(sim)
     real = nn.Linear(8, 8).to(sim)
     before = torch.sim.memory_allocated(sim)
-    with memory.Hollow():
-        views = hollow.weight.t(), hollow.weight[3:7].detach(), real.weight.t()
+    with memory.NoData():
+        views = no_data.weight.t(), no_data.weight[3:7].detach(), real.weight.t()
         assert torch.sim.memory_allocated(sim) == before
     assert [tuple(view.shape) for view in views] == [(1024, 1024), (4, 1024), (8, 8)]
 
@@ -153,9 +153,9 @@ def _peak_of_training(fuse, device):
 
 
 def test_a_step_in_backward_saves_the_gradients(sim):
-    with memory.spare_device("1 GB") as device:
+    with memory.temporary_device("1 GB") as device:
         usual = _peak_of_training(False, device)
-    with memory.spare_device("1 GB") as device:
+    with memory.temporary_device("1 GB") as device:
         fused = _peak_of_training(True, device)
     assert usual > 1.95
     assert fused < 1.4
@@ -179,7 +179,7 @@ def _peak_with(chosen, device):
 def test_the_last_block_is_not_worth_a_checkpoint(sim):
     peaks = []
     for chosen in (set(), {4}, {0}, {0, 1, 2, 3}):
-        with memory.spare_device("1 GB") as device:
+        with memory.temporary_device("1 GB") as device:
             peaks.append(_peak_with(chosen, device))
     none, last, first, all_but_last = peaks
     assert last >= 0.99 * none

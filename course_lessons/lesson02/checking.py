@@ -15,7 +15,7 @@ from simgpu.counters import Counters
 
 def second() -> torch.device:
     """Return a device other than the CPU: the simulated one, or ``meta`` where there is none."""
-    if simgpu.problem() is not None:
+    if simgpu.unavailable_reason() is not None:
         print("Judged without the simulated device: values on the CPU, places on the meta device.")
         return torch.device("meta")
     return torch.device("sim:0") if simgpu.enabled() else simgpu.enable()
@@ -32,7 +32,7 @@ def equal(got: torch.Tensor, expected: torch.Tensor) -> bool:
 
 def count_copies() -> AbstractContextManager[Counters]:
     """Count copies between host and device; nothing is counted without the simulated device."""
-    return simgpu.count() if simgpu.problem() is None else nullcontext(Counters())
+    return simgpu.count() if simgpu.unavailable_reason() is None else nullcontext(Counters())
 
 
 def run_once(

@@ -23,7 +23,7 @@ def _waiting(batches, step, device):
 
 
 def _check_mean_loss(answer, judge):
-    device = second() if simgpu.problem() is None else torch.device("cpu")
+    device = second() if simgpu.unavailable_reason() is None else torch.device("cpu")
     if device.type == "cpu":
         print("Judged without the simulated device: only the value, not the time.")
     for n in (5, 8, 6):

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import Alive
-from simgpu import elsewhere
+from simgpu import worker
 
 from .checking import Block
 
@@ -32,13 +32,13 @@ def plain_step(model, x, y, loss_fn, optimizer):
     return loss.detach()
 
 
-@elsewhere.there
+@worker.run_in_worker
 def step_cost(step, room):
     """Return what a step of the challenge costs on a simulated T4: modelled seconds, and peak bytes."""
-    with memory.spare_device(room) as device:
+    with memory.temporary_device(room) as device:
         with torch.device("meta"):
             model = challenge_model()
-        with memory.Hollow():
+        with memory.NoData():
             model.to_empty(device=device)
             x = torch.empty(ROWS, WIDTH, device=device)
             y = torch.zeros(ROWS, dtype=torch.int64, device=device)

@@ -23,7 +23,7 @@ def on_small_card(work: Callable[[torch.device], Any], *, expandable_segments: b
 
     ``expandable_segments`` is as in ``PYTORCH_ALLOC_CONF``.
     """
-    if reason := elsewhere.problem():
+    if reason := worker.unavailable_reason():
         return print(reason)
     return memory.on_card("100 MiB", work, expandable_segments=expandable_segments)
 
@@ -41,7 +41,7 @@ def try_it(
 ) -> tuple[int, float]:
     """Train the lesson's blocks for a step, and return its peak of memory in bytes and its time in seconds.
 
-    On the simulated device the tensors are hollow: the figures need no values.
+    On the simulated device the tensors are no_data: the figures need no values.
 
     Parameters
     ----------

@@ -160,8 +160,8 @@ def mend(
         judge_result(letter, small, judge, twins)
         if judge_small:
             judge_small(small, judge)
-        hollow = detective.CASES[letter].hollow
-        judge_work(detective.run(letter, answer, facts=False) if hollow else small, judge)
+        no_data = detective.CASES[letter].no_data
+        judge_work(detective.run(letter, answer, facts=False) if no_data else small, judge)
 
     return Exercise(
         id=f"07.mend_{letter}",

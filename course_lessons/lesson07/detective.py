@@ -132,13 +132,13 @@ def run(
         Where this PyTorch cannot have the simulated device.
     """
     case, done = CASES[letter], Run()
-    hollow = case.hollow and not values
+    no_data = case.no_data and not values
     with (
         memory.temporary_device("15 GB", case.profile) as device,
         full_float32(),
-        memory.NoData() if hollow else nullcontext(),
+        memory.NoData() if no_data else nullcontext(),
     ):
-        arguments = case.prepare(device, hollow)
+        arguments = case.prepare(device, no_data)
         given = _copies(arguments) if values else []
         clock, counted = simgpu.clock(device), profiling.Counted(device)
         optimizer = _optimizer(arguments)
@@ -229,7 +229,7 @@ def present(letter: str, loop: Callable[..., Any] | None = None) -> None:
     case = CASES[letter]
     if loop is None:
         _show_code(textwrap.dedent(inspect.getsource(case.loop)))
-    if reason := elsewhere.problem():
+    if reason := worker.unavailable_reason():
         print(f"No times for this loop: they need the simulated device. {reason}")
         return
     if loop is None:

@@ -28,12 +28,12 @@ def event_seconds(work, device, repeats):
 
 
 def _check(answer, judge):
-    if simgpu.problem():
+    if simgpu.unavailable_reason():
         print("Judged on the CPU alone: the simulated device, which has events, is not there.")
     else:
         works = []
         for length, repeats in ((0.2, 4), (0.3, 7), (0.2, 1)):
-            with memory.spare_device("1 GB") as device:
+            with memory.temporary_device("1 GB") as device:
                 works.append(UnevenWork(device, length, repeats).time(answer, judge))
         _judge_times(works, judge)
         for work in works:

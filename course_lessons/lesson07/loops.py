@@ -107,12 +107,12 @@ def loop_f(model, batches, optimizer):
 # What they train on ------------------------------------------------------------------------------
 
 
-def _network(sizes: Sequence[int], device: torch.device, hollow: bool) -> nn.Sequential:
+def _network(sizes: Sequence[int], device: torch.device, no_data: bool) -> nn.Sequential:
     torch.manual_seed(0)
-    with torch.device("meta") if hollow else nullcontext():
+    with torch.device("meta") if no_data else nullcontext():
         layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
         model = nn.Sequential(*layers[:-1])
-    return model.to_empty(device=device) if hollow else model.to(device)
+    return model.to_empty(device=device) if no_data else model.to(device)
 
 
 def _sgd(model: nn.Module, lr: float = 0.1) -> torch.optim.SGD:
@@ -125,19 +125,19 @@ def _rows(n: int, width: int, classes: int) -> tuple[Tensor, Tensor]:
 
 
 def _batches(
-    sizes: Sequence[int], width: int, classes: int, device: torch.device, hollow: bool
+    sizes: Sequence[int], width: int, classes: int, device: torch.device, no_data: bool
 ) -> list[tuple[Tensor, ...]]:
-    """Batches on the device; hollow ones have no values."""
-    if hollow:
+    """Batches on the device; with ``no_data`` they have no values."""
+    if no_data:
         empty = partial(torch.empty, device=device)
         return [(empty(n, width), empty(n, dtype=torch.int64)) for n in sizes]
     return [tuple(t.to(device) for t in _rows(n, width, classes)) for n in sizes]
 
 
-def _case_a(device: torch.device, hollow: bool) -> tuple[Any, ...]:
-    rows, width = (1800, 512) if hollow else (24, 48)
-    model = _network([width, width, width, width, 10], device, hollow)
-    batches = _batches([rows, 3 * rows // 4, rows], width, 10, device, hollow)
+def _case_a(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+    rows, width = (1800, 512) if no_data else (24, 48)
+    model = _network([width, width, width, width, 10], device, no_data)
+    batches = _batches([rows, 3 * rows // 4, rows], width, 10, device, no_data)
     loud = [(60 * x, y) for x, y in batches]  # gradients' norms far above 10: clipping shows
     # Parameter by parameter: the host has as much to ask for after the wait as the device has to do.
     own = {"lr": 1e-3, "momentum": 0.9, "weight_decay": 1e-4, "foreach": False}
@@ -148,33 +148,33 @@ ROWS_B, WIDTH_B = 90, 3 * 112 * 112
 """The images of loop b: how many, and the numbers in each."""
 
 
-def _case_b(device: torch.device, hollow: bool) -> tuple[Any, ...]:
-    model = _network([WIDTH_B, 16, 10], device, hollow)
+def _case_b(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+    model = _network([WIDTH_B, 16, 10], device, no_data)
     images, labels = _rows(ROWS_B, WIDTH_B, 10)
     order = list(torch.randint(ROWS_B, (ROWS_B,)).split(16))  # a row can come twice
     return model, images, labels, order, _sgd(model, 0.005), device
 
 
-def _case_c(device: torch.device, hollow: bool) -> tuple[Any, ...]:
-    model = _network([64, 64, 10], device, hollow)
+def _case_c(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+    model = _network([64, 64, 10], device, no_data)
     batches = [_rows(32, 64, 10) for _ in range(8)]
 
     return model, partial(Loader, batches), 3, _sgd(model), device
 
 
-def _case_d(device: torch.device, hollow: bool) -> tuple[Any, ...]:
-    model = _network([32, 32, 10], device, hollow)
+def _case_d(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+    model = _network([32, 32, 10], device, no_data)
     batches = [
         (*batch, torch.rand(len(batch[0])).to(device) + 0.5)
-        for batch in _batches([12, 12, 9], 32, 10, device, hollow)
+        for batch in _batches([12, 12, 9], 32, 10, device, no_data)
     ]
     return model, batches, _sgd(model)
 
 
-def _case_e(device: torch.device, hollow: bool) -> tuple[Any, ...]:
-    rows, width = (2048, 1024) if hollow else (24, 16)
-    model = _network([width, width, width, width], device, hollow)
-    if hollow:
+def _case_e(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+    rows, width = (2048, 1024) if no_data else (24, 16)
+    model = _network([width, width, width, width], device, no_data)
+    if no_data:
         batches = [(torch.empty(rows, width, device=device),) * 2 for _ in range(2)]
     else:
         x = [torch.randn(rows, width).to(device) for _ in range(3)]
@@ -186,12 +186,12 @@ ROWS_F = 2048
 """The rows of a batch of loop f, where its time is judged."""
 
 
-def _case_f(device: torch.device, hollow: bool) -> tuple[Any, ...]:
-    rows, classes = (ROWS_F, 1000) if hollow else (24, 4)
-    model = _network([64, classes], device, hollow)
-    sizes = [rows] * (8 if hollow else 5)
+def _case_f(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+    rows, classes = (ROWS_F, 1000) if no_data else (24, 4)
+    model = _network([64, classes], device, no_data)
+    sizes = [rows] * (8 if no_data else 5)
     sizes[2] = rows // 3
-    return model, _batches(sizes, 64, classes, device, hollow), _sgd(model)
+    return model, _batches(sizes, 64, classes, device, no_data), _sgd(model)
 
 
 # The cases ---------------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class Case:
     # Called with a device and whether to leave out all values; returns the loop's arguments.
     prepare: Callable[[torch.device, bool], tuple[Any, ...]]
     fault: str
-    hollow: bool = (
+    no_data: bool = (
         False  # whether its time is judged without values, at a size too large to compute here
     )
     profile: str = "T4"  # the GPU to simulate
@@ -213,12 +213,12 @@ class Case:
 
 
 CASES = {
-    "a": Case(loop_a, _case_a, "waits for the device", hollow=True),
+    "a": Case(loop_a, _case_a, "waits for the device", no_data=True),
     "b": Case(loop_b, _case_b, "many small copies"),
     "c": Case(loop_c, _case_c, "waits for data", drawn=8),
     "d": Case(loop_d, _case_d, "many small kernels", drawn=1),
-    "e": Case(loop_e, _case_e, "slow arithmetic", hollow=True, profile="A100"),
-    "f": Case(loop_f, _case_f, "work that grows", hollow=True, drawn=None),
+    "e": Case(loop_e, _case_e, "slow arithmetic", no_data=True, profile="A100"),
+    "f": Case(loop_f, _case_f, "work that grows", no_data=True, drawn=None),
 }
 
 FAULTS = {letter: case.fault for letter, case in CASES.items()}

@@ -16,7 +16,7 @@ from course_lessons.shared import memory
 @contextmanager
 def other_device() -> Iterator[torch.device]:
     """Give a simulated device of its own; ``meta``, which has no values, where there is none."""
-    if simgpu.problem():
+    if simgpu.unavailable_reason():
         yield torch.device("meta")
         return
     with memory.temporary_device("1 GB") as device:

@@ -86,10 +86,10 @@ _MEANS = OverCases(
 
 @one_thread()
 def _check_masked_loss(answer, judge):
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         print(f"Judged without the simulated device, so waits are not counted. {problem}")
     else:
-        with memory.spare_device("1 GB") as device:
+        with memory.temporary_device("1 GB") as device:
             case = [t.detach().to(device) for t in _case((0, 3, 4, 9))]
             with simgpu.count() as counters:
                 answer(*case)

@@ -48,7 +48,7 @@ def _trained(device, loop, *sizes):
 def _in_memory(loop):
     """Return a loop's peak, the bytes by which it grows after its second step, and the blocks freed."""
     held = []
-    with memory.spare_device("2 GB") as device, memory.Hollow():
+    with memory.temporary_device("2 GB") as device, memory.NoData():
         stats = functools.partial(torch.sim.memory_stats, device)
         model = nn.Linear(64, 4096, device="meta").to_empty(device=device)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -64,8 +64,8 @@ def _in_memory(loop):
 @one_thread()
 @mock.patch("gc.collect", return_value=0)  # counted and left out: it takes long
 def _check_steady_loop(answer, judge, collect):
-    problem = simgpu.problem()
-    with nullcontext(torch.device("cpu")) if problem else memory.spare_device("1 GB") as device:
+    problem = simgpu.unavailable_reason()
+    with nullcontext(torch.device("cpu")) if problem else memory.temporary_device("1 GB") as device:
         OverCases(
             steady_loop,
             ((60, 60, 20), (9, 7), (30, 4, 8)),

@@ -82,7 +82,7 @@ _LINES = OverCases(
 @one_thread()
 def _check_train_logged(answer, judge):
     _LINES(keeps(answer, judge, 1), judge)
-    if problem := simgpu.problem():
+    if problem := simgpu.unavailable_reason():
         print(f"Judged on the CPU alone, where nothing waits. {problem}")
         return
     steps, every, rows = 6, 4, 16384

@@ -93,7 +93,7 @@ _RESULTS = OverCases(
 @one_thread()
 def _check_train_watched(answer, judge):
     _RESULTS(keeps(answer, judge, 1), judge)
-    if simgpu.problem():
+    if simgpu.unavailable_reason():
         print("Judged without the simulated device: the result, not the reads.")
         return
     with memory.temporary_device("1 GB") as device:

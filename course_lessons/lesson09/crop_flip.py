@@ -53,8 +53,8 @@ def _check_crop_flip(answer, judge):
         judge.no("one-by-one", seen=seen, expected="as many for 40 as for 8")
     needed = "operations whose result the host must know before it goes on"
     judge.expect(needed, many.waits, 0, "waits")
-    if not simgpu.problem():
-        with memory.spare_device("1 GB") as device:
+    if not simgpu.unavailable_reason():
+        with memory.temporary_device("1 GB") as device:
             images = numbered(8, 6, 6, torch.uint8).to(device)
             with simgpu.count() as counters:
                 got = answer.__wrapped__(images, 2, 0.5)

@@ -1,7 +1,7 @@
 """One step of a network on the simulated device: its time and its memory, without a value.
 
 The network, its input and its optimiser are made as a learner's program makes them, on a device of its own
-in the `hollow` mode, and the virtual clock is read before and after.
+in the `no_data` mode, and the virtual clock is read before and after.
 """
 
 from __future__ import annotations
