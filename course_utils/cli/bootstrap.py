@@ -44,11 +44,11 @@ def prepare(
     name: str = ".venv",
     python: str | None = None,
 ) -> Path:
-    """Return the Python of an environment that has what an extra of pyproject.toml needs; set it up if need be.
+    """Return the Python of an environment with what an extra of pyproject.toml needs; set it up if need be.
 
-    It is the folder `name` of the clone `root`, made with `python`, by default the one that runs. `torch` is as
-    `--torch`; by default the variable ``COURSE_TORCH``, then what is installed, then ``auto``. What stands in the
-    way is raised as `SetupError`.
+    It is the folder `name` of the clone `root`, made with `python`, by default the one that runs. `torch`
+    is as `--torch`; by default the variable ``COURSE_TORCH``, then what is installed, then ``auto``. What
+    stands in the way is raised as `SetupError`.
     """
     if not (root / "pyproject.toml").is_file():
         raise SetupError(

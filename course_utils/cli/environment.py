@@ -116,7 +116,7 @@ def clear(venv: Path, ours: bool) -> None:
 
 
 def make(venv: Path, note: dict[str, Any], uv: Any, python: str, keep: bool) -> None:
-    """Make an environment with an `Installer` of uv; with `keep` it sees the packages of the Python that runs."""
+    """Make an environment with uv; with `keep` it sees the packages of the Python that runs."""
     venv.mkdir(exist_ok=True)
     write_note(venv, note)
     words = ["--quiet", "--no-project", "--allow-existing", "--python", python, str(venv)]

@@ -54,8 +54,8 @@ class Exercise:
     reference
         The solution: a function with the stub's name and arguments. For an exercise that asks for
         a value, a function without arguments that ends in ``return VALUE``.
-    check
-        Called as ``check(answer, judge)``. It looks at what the answer does and calls ``judge.no``
+    check_answer
+        Called as ``check_answer(answer, judge)``. It looks at what the answer does and calls ``judge.no``
         at the first thing that is wrong; it returns where the answer is right.
     why
         Why the right answer matters: shown with *right*.
@@ -194,8 +194,8 @@ class Exercise:
 
     def _not_tried(self) -> Result:
         text = (
-            "`todo()` is still there. Write your answer in its place, or delete its line where the comment says so. "
-            f"Then run the cell again. Stuck? `ex.{self.slug}.hint()` gives a nudge."
+            "`todo()` is still there. Write your answer in its place, or delete its line where the comment "
+            f"says so. Then run the cell again. Stuck? `ex.{self.slug}.hint()` gives a nudge."
         )
         return Result(self.id, "not_tried", text=text)
 
