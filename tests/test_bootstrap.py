@@ -104,7 +104,7 @@ def make_clone(folder: Path) -> Path:
     (folder / "course_utils").mkdir(parents=True)
     for name in EARLY:
         shutil.copy(ROOT / "course_utils" / name, folder / "course_utils")
-    leave = shutil.ignore_patterns("record.py", "tests", "__pycache__")
+    leave = shutil.ignore_patterns("record.py", "tests", "__pycache__", "*.po", "*.otf")
     for room in ("course_utils/cli", "tools/commands", "simgpu", "course_language"):
         shutil.copytree(ROOT / room, folder / room, ignore=leave)
     shutil.copy(ROOT / "tools" / "__init__.py", folder / "tools")
