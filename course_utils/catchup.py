@@ -22,6 +22,7 @@ from .course import CourseFileError, Lesson, fresh_notebook, load_course
 from .exercises import Exercise, LessonExercises
 from .exercises import lesson as exercises_of
 from .stubs import exercise_id, find_stub, replaced, solution
+from .this_machine import ipython_shell
 from .tqdm_bar import bar
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SHOWN = 12  # names that are listed, at most
 
 
-class _Cannot(Exception):
+class CatchUpError(Exception):
     """Why catching up is not possible, or went no further: one sentence."""
 
 
@@ -68,12 +69,13 @@ def catch_up(lesson_id: str, section: int | str | None = None) -> None:
     """
     try:
         lesson = _lesson(lesson_id)
-        shell = _shell()
+        if (shell := ipython_shell()) is None:
+            raise CatchUpError("catch_up works in a notebook: run it in a cell of the lesson.")
         nb, exercises = _fresh(lesson), exercises_of(lesson.id)
         sections = _sections(nb)
         goal = _goal(nb, sections, section, exercises)
         made = _run(nb, sections, goal, exercises, shell)
-    except _Cannot as problem:
+    except CatchUpError as problem:
         print(problem)
         return
     print(f"Ready: {_listed(made)}.")
@@ -86,26 +88,20 @@ def _lesson(lesson_id: str) -> Lesson:
     try:
         return load_course().chosen([lesson_id])[0]
     except LookupError as error:
-        raise _Cannot(str(error)) from None
-
-
-def _shell() -> Any:
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    if shell is None:
-        raise _Cannot("catch_up works in a notebook: run it in a cell of the lesson.")
-    return shell
+        raise CatchUpError(str(error)) from None
 
 
 def _fresh(lesson: Lesson) -> NotebookNode:
     if importlib.util.find_spec("nbformat") is None:
-        raise _Cannot("catch_up needs the package nbformat: install it with  %pip install nbformat")
+        raise CatchUpError(
+            "catch_up needs the package nbformat: install it with  %pip install nbformat"
+        )
     import nbformat
 
     try:
         return nbformat.reads(fresh_notebook(lesson), as_version=4)
     except CourseFileError as error:
-        raise _Cannot(f"Catching up is not possible: {error}.") from None
+        raise CatchUpError(f"Catching up is not possible: {error}.") from None
 
 
 def _sections(nb: NotebookNode) -> list[_Section]:
@@ -130,7 +126,9 @@ def _goal(
         return found[0]
     listed = "\n".join(f"{s.number:4} {s.heading}" for s in found or sections[1:])
     why = "several sections fit" if found else "no section fits"
-    raise _Cannot(f"{wanted!r}: {why}. Choose a number, or a word of one heading only:\n{listed}")
+    raise CatchUpError(
+        f"{wanted!r}: {why}. Choose a number, or a word of one heading only:\n{listed}"
+    )
 
 
 def _first_unsolved(
@@ -154,16 +152,16 @@ def _run(
     """Run the code cells above a section; return the names that they made for the cells below."""
     cells = [(i, c) for i, c in enumerate(nb.cells[: goal.cell]) if c.cell_type == "code"]
     before = dict(shell.user_ns)
-    with _unnoticed():
+    with _without_trace():
         for i, cell in bar(cells, desc=f"catching up on lesson {exercises.lesson_id}"):
             source = _own_answer(cell, exercises, shell)
             if _writes_what_is_there(source):
                 continue
             if (problem := _run_quietly(source, shell)) is not None:
                 place = [s for s in sections if s.cell <= i][-1]
-                said = next(iter(str(problem).splitlines()), "")
-                raise _Cannot(
-                    f"Catching up ended in {place}, with {type(problem).__name__}: {said} "
+                message = next(iter(str(problem).splitlines()), "")
+                raise CatchUpError(
+                    f"Catching up ended in {place}, with {type(problem).__name__}: {message} "
                     "What the cells above it make is there; run the rest by hand."
                 )
     below = [cell.source for cell in nb.cells[goal.cell :] if cell.cell_type == "code"]
@@ -213,11 +211,11 @@ def _run_quietly(source: str, shell: Any) -> Exception | None:
 
 
 @contextmanager
-def _unnoticed() -> Iterator[None]:
+def _without_trace() -> Iterator[None]:
     """Note nothing in the progress file meanwhile, and leave the learner's predictions alone."""
     chosen = os.environ.get("COURSE_PROGRESS")
-    theirs = dict(predictions.made)
-    predictions.made.clear()
+    theirs = dict(predictions.all_predictions)
+    predictions.all_predictions.clear()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.environ["COURSE_PROGRESS"] = str(Path(folder) / "progress.jsonl")
         try:
@@ -226,9 +224,9 @@ def _unnoticed() -> Iterator[None]:
             del os.environ["COURSE_PROGRESS"]
             if chosen is not None:
                 os.environ["COURSE_PROGRESS"] = chosen
-            for prediction in predictions.made.values():
+            for prediction in predictions.all_predictions.values():
                 prediction.revealed = False
-            predictions.made.update(theirs)
+            predictions.all_predictions.update(theirs)
 
 
 def _is_made(value: object, shell: Any) -> bool:

@@ -24,8 +24,10 @@ class CourseFileError(ValueError):
 class Lesson:
     """One lesson, as the table of contents describes it.
 
-    A learner needs ``minutes``, and ``further`` for what stands beside the main line; ``planned`` lessons have no notebook
-    yet. ``short_path`` has the sections for a learner in a hurry: a heading, minutes, what ``catch_up`` gets before it.
+    A learner needs ``minutes``, and ``further`` for what stands beside the main line; ``planned`` lessons
+    have no notebook yet. ``short_path`` has the sections for a learner in a hurry: a heading, minutes, what
+    ``catch_up``
+    gets before it.
     """
 
     id: str
@@ -165,6 +167,6 @@ def _lesson(path: Path, entry: Any) -> Lesson:
             f"{path}: lesson {entry['id']}: minutes and further are whole numbers, objectives, needs and "
             f"short_path are lists ({error})"
         ) from error
-    said = {key: say(entry.get(key, "")) for key in ("title", "question", "hardware")}
+    translated = {key: say(entry.get(key, "")) for key in ("title", "question", "hardware")}
     lists["objectives"] = tuple(map(say, lists["objectives"]))
-    return Lesson(**{**entry, **lists, **said, **numbers, "id": str(entry["id"])})
+    return Lesson(**{**entry, **lists, **translated, **numbers, "id": str(entry["id"])})

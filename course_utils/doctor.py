@@ -64,12 +64,14 @@ class Report:
         """Return the whole report, as JSON can hold it."""
         return asdict(self)
 
-    def __str__(self) -> str:
-        rows = [
-            (f"{i}. {door.name}", say(door.state), door.seen)
-            for i, door in enumerate(self.doors, 1)
+    def _rows(self) -> list[tuple[str, str, str]]:
+        doors = [
+            (f"{i}. {door.name}", door.state, door.seen) for i, door in enumerate(self.doors, 1)
         ]
-        rows += [(say(name), "", value) for name, value in self.machine.items()]
+        return doors + [(say(name), "", value) for name, value in self.machine.items()]
+
+    def __str__(self) -> str:
+        rows = [(name, state and say(state), value) for name, state, value in self._rows()]
         widths = [max(len(row[i]) for row in rows) for i in range(2)]
         lines = [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}".rstrip() for a, b, c in rows]
         lines.insert(len(self.doors), "")
@@ -78,17 +80,12 @@ class Report:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        doors = "".join(
-            f'<tr><td style="text-align:left">{i}. {html.escape(door.name)}</td><td>{_badge(door.state)}</td>'
-            f'<td style="text-align:left">{html.escape(door.seen)}</td></tr>'
-            for i, door in enumerate(self.doors, 1)
-        )
-        machine = "".join(
-            f'<tr><td style="text-align:left">{html.escape(say(name))}</td><td></td>'
+        rows = "".join(
+            f'<tr><td style="text-align:left">{html.escape(name)}</td><td>{state and _badge(state)}</td>'
             f'<td style="text-align:left">{html.escape(value)}</td></tr>'
-            for name, value in self.machine.items()
+            for name, state, value in self._rows()
         )
-        return f"<table><tbody>{doors}{machine}</tbody></table><p><b>{html.escape(self.advice)}</b></p>"
+        return f"<table><tbody>{rows}</tbody></table><p><b>{html.escape(self.advice)}</b></p>"
 
 
 def examine() -> Report:
@@ -168,7 +165,8 @@ def _wheel(facts: Facts) -> Door:
         what = f"torch does not import: {error}" if error else "torch is not installed"
         here = {
             "local": f"PyTorch is missing here: call  {_SETUP}  in the course's folder, which sets it up.",
-            "colab": "PyTorch is missing: choose Runtime > Disconnect and delete runtime, and open the lesson again.",
+            "colab": "PyTorch is missing: choose Runtime > Disconnect and delete runtime, and open the "
+            "lesson again.",
             "kaggle": "PyTorch is missing: choose Run > Factory reset, and open the lesson again.",
         }[place]
         if error:
@@ -345,7 +343,8 @@ def _badge(state: str) -> str:
     # White on these is readable on any page, and the word says what the colour says.
     states = spoken("open", "shut", "unknown")
     colour = dict(zip(states, ("#0b6bcb", "#b45309", "#6b7280"), strict=True))[state]
-    return f'<span style="background:{colour};color:white;border-radius:4px;padding:0 .5em">{say(state)}</span>'
+    style = f"background:{colour};color:white;border-radius:4px;padding:0 .5em"
+    return f'<span style="{style}">{say(state)}</span>'
 
 
 def _machine(facts: Facts) -> dict[str, str]:

@@ -1,9 +1,9 @@
 """The handbook's index of errors, searched: from a message, or from some words, to what it means.
 
-Three looks, the surest first: the templates of the messages themselves (`…` stands for what varies), then what
-learners call the trouble (aliases, a title, the beginning of a message), then BM25 over the words of each entry.
-Chinese has no spaces, so its words are pairs of characters. Nothing is better than a wrong entry: a look that
-does not explain enough of the question finds nothing.
+Three looks, the surest first: the templates of the messages themselves (`…` stands for what varies), then
+what learners call the trouble (aliases, a title, the beginning of a message), then BM25 over the words of
+each entry. Chinese has no spaces, so its words are pairs of characters. Nothing is better than a wrong
+entry: a look that does not explain enough of the question finds nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ WRAPPERS = frozenset(
         "nccl-to-avoid-data-inconsistency-the-process-is-taken-down",
     }
 )
-"""Entries, by anchor, whose message stands around that of the cause: they rank below any cause, and are named beside it."""
+"""Entries, by anchor, whose message stands around the cause's: they rank below it, and stand beside it."""
 GENERAL = frozenset(
     {
         "a-cuda-error",
@@ -75,7 +75,7 @@ _BEGINNING_INFORMATION = 10.0  # what a beginning must tell, in nats
 _MOST_READ = 20_000  # characters of a question, from its last error
 _QUESTION_WORDS = 40  # a longer text is a log or a traceback, not a learner's words
 _NEAR = {False: (0.6, 5.5), True: (0.75, 10.0)}
-"""The share of a question's information that a near entry explains, at least, and how much that is, in nats: of words
+"""The least share of a question's information that a near entry explains, and how much in nats: of words
 that somebody typed, and of an error's message, which would be known if it were here."""
 
 
@@ -137,7 +137,7 @@ def link(entry: Entry) -> str:
 
 @cache
 def _templates(form: str) -> tuple[tuple[str, ...], ...]:
-    """Return the parts of a message that do not vary, in order: whole, without its exception's name, without "CUDA error".
+    """Return a message's constant parts, in order: whole, without its exception's name, without "CUDA error".
 
     Without these some words must be left, or anything would match.
     """
@@ -177,7 +177,7 @@ class _Index:
     information: dict[str, float]
     average: float
 
-    def tells(self, word: str) -> float:
+    def information_of(self, word: str) -> float:
         """Return a word's inverse document frequency; an unknown word's is the largest."""
         if word in STOP_WORDS or word in FUNCTION_WORDS:
             return 0.5
@@ -188,7 +188,8 @@ class _Index:
         count, k, b = self.counts[entry], 1.2, 0.75
         length = k * (1 - b + b * count.total() / self.average)
         return sum(
-            self.tells(word) * count[word] * (k + 1) / (count[word] + length) for word in words
+            self.information_of(word) * count[word] * (k + 1) / (count[word] + length)
+            for word in words
         )
 
 
@@ -199,9 +200,9 @@ def _index() -> _Index:
     for entry, *translated in zip(entries(), *others, strict=True):
         named = [entry.title, *entry.forms, *entry.aliases]
         named += [text for other in translated for text in (other.title, *other.aliases)]
-        told = [text for one in (entry, *translated) for text in (one.meaning, one.fix)]
+        explained = [text for one in (entry, *translated) for text in (one.meaning, one.fix)]
         name = [token for text in named for token in tokens(text)]
-        counts.append(Counter(name * 2 + [token for text in told for token in tokens(text)]))
+        counts.append(Counter(name * 2 + [token for text in explained for token in tokens(text)]))
         names.append(frozenset(name))
         aliases.append(
             tuple(frozenset(plain_words(alias)) for alias in (*entry.aliases, entry.title))
@@ -231,7 +232,7 @@ def _known_words() -> dict[str, list[str]]:
 
 @lru_cache(4096)
 def _correct(word: str) -> str:
-    """Return a word as the handbook writes it, where only typing has changed it: the commonest that is near."""
+    """Return the commonest near word of the handbook where a word is only mistyped; else the word."""
     known = _index().information
     if word in known or word in STOP_WORDS or len(word) < 4 or not word.isalpha():
         return word
@@ -271,14 +272,17 @@ def _matched(entry: Entry, message: str, lines: Container[str]) -> tuple[bool, i
                     best = max(best, (is_error, len(whole)))
             elif f" {' '.join(parts[0].split()[:2])} " in message:
                 words = whole.split()[: _progress(parts, message)]
-                if len(words) >= _STRONG_PREFIX and _tell(words) > _BEGINNING_INFORMATION:
+                if (
+                    len(words) >= _STRONG_PREFIX
+                    and _total_information(words) > _BEGINNING_INFORMATION
+                ):
                     best = max(best, (is_error, len(" ".join(words))))
     return best
 
 
-def _tell(words: Iterable[str]) -> float:
+def _total_information(words: Iterable[str]) -> float:
     """Return how much some words tell, in nats."""
-    return sum(map(_index().tells, set(words)))
+    return sum(map(_index().information_of, set(words)))
 
 
 def _beginning(entry: Entry, question: str, total: float) -> float:
@@ -292,27 +296,29 @@ def _beginning(entry: Entry, question: str, total: float) -> float:
             words = parts[0].split()
             if f" {' '.join(words[:_PREFIX_WORDS])} " in question and len(words) >= _PREFIX_WORDS:
                 begun = words[: _progress(parts[:1], question)]
-                told = _tell(begun)
-                most = len(begun) > _PREFIX_WORDS and told >= 0.6 * total
-                best = max(best, told if most or told > _BEGINNING_INFORMATION else 0)
+                information = _total_information(begun)
+                most = len(begun) > _PREFIX_WORDS and information >= 0.6 * total
+                best = max(best, information if most or information > _BEGINNING_INFORMATION else 0)
     return best
 
 
-def _alias(entry: int, words: set[str], pressed: str, total: float) -> float:
+def _alias(entry: int, words: set[str], compacted: str, total: float) -> float:
     """Return how much of a question the entry's best alias says, or 0."""
     index, best = _index(), 0.0
     for alias in index.aliases[entry]:
         if alias and alias <= words and (len(alias) > 1 or alias == words):
-            told = sum(map(index.tells, alias))
-            best = max(best, told if told >= _ALIAS_SHARE * total else 0)
+            information = sum(map(index.information_of, alias))
+            best = max(best, information if information >= _ALIAS_SHARE * total else 0)
     for alias in index.chinese[entry]:
-        if (span := _span(alias, pressed)) and (len(alias) > 2 or 2 * len(alias) >= len(pressed)):
+        if (span := _span(alias, compacted)) and (
+            len(alias) > 2 or 2 * len(alias) >= len(compacted)
+        ):
             best = max(best, 2.5 * len(alias) - 0.5 * (span - len(alias)))
     return best
 
 
 def _span(alias: str, text: str) -> int:
-    """Return over how many characters a text has those of an alias in order, or 0; a short alias stands in one piece."""
+    """Return how many characters of a text hold an alias's in order, or 0; a short one in one piece only."""
     if alias in text:
         return len(alias)
     most = 2 * len(alias) if len(alias) >= 6 else len(alias) + 2 if len(alias) >= 4 else 0
@@ -332,10 +338,10 @@ def _near(words: set[str], is_message: bool) -> dict[int, float]:
     """Return the BM25 scores of the entries that name enough of a question's information."""
     index = _index()
     share, least = _NEAR[is_message]
-    total = sum(map(index.tells, words))
+    total = sum(map(index.information_of, words))
     found = {}
     for entry, names in enumerate(index.names):
-        shared = sum(index.tells(word) for word in words & names)
+        shared = sum(index.information_of(word) for word in words & names)
         if shared >= max(least, share * total):
             found[entry] = index.score(entry, words)
     return found
@@ -347,9 +353,9 @@ def find(text: str, most: int = 3) -> list[Entry]:
     message = " ".join(filter(None, lines))
     last = [match.start() for match in _LAST_LINES.finditer(text)][-1:]
     own = BOILERPLATE.sub(" ", text[last[0] if last else 0 :][:_MOST_READ])
-    question, pressed = f" {normalize(own)} ", compact(own)
+    question, compacted = f" {normalize(own)} ", compact(own)
     words = {_correct(word) for word in plain_words(own)[:_QUESTION_WORDS]}
-    total = _tell(words)
+    total = _total_information(words)
     asked = {_correct(word) for word in tokens(own)[:_QUESTION_WORDS]}
     # a number that the handbook does not know is only this time's
     asked = {word for word in asked if not word.isdigit() or word in _index().information}
@@ -360,7 +366,7 @@ def find(text: str, most: int = 3) -> list[Entry]:
         named = 0.0
         if not length:
             named = _beginning(entry, question, total)
-            named = max(named, _alias(number, words, pressed, total))
+            named = max(named, _alias(number, words, compacted, total))
         if length or named or number in near:
             if entry.anchor in WRAPPERS:
                 level = 1
@@ -377,19 +383,19 @@ def find(text: str, most: int = 3) -> list[Entry]:
     return found[: most - len(around)] + around  # what stands around the cause is named beside it
 
 
-def told(found: list[Entry], made: Callable[[str, str], str]) -> str:
-    """Return the first entry and the others' names; ``made`` makes a link of a name and a path."""
+def render(found: list[Entry], make_link: Callable[[str, str], str]) -> str:
+    """Return the first entry and the others' names; ``make_link`` takes a name and a path."""
     first, *others = map(_in_chosen_language, found)
     text = f"{link(first)}\n\n    {first.forms[0]}\n\n{first.meaning}\n\n"
     text += f"**Fix.** {first.fix}\n\n{first.lesson}"
     text += f"\n\nNear it, too: {', '.join(map(link, others))}" if others else ""
     pages = "handbook/errors" if chosen() == "en" else f"handbook/{chosen()}/errors"
 
-    def turned(match: re.Match[str]) -> str:
+    def linked(match: re.Match[str]) -> str:
         here = posixpath.normpath(f"{pages}/{match[2]}")
-        return made(match[1], match[2] if "://" in match[2] else here)
+        return make_link(match[1], match[2] if "://" in match[2] else here)
 
-    return re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", turned, text)
+    return re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", linked, text)
 
 
 def _in_notebook(name: str, path: str) -> str:
@@ -422,5 +428,5 @@ def explain(error: BaseException | str | None = None) -> None:
     if error is not None:
         said = error if isinstance(error, str) else "".join(traceback.format_exception(error))
         found = find(said)
-        text = told(found, _in_notebook if in_notebook() else in_terminal) if found else NOTHING
+        text = render(found, _in_notebook if in_notebook() else in_terminal) if found else NOTHING
     display(Markdown(text)) if in_notebook() else print(text)

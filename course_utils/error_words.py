@@ -21,17 +21,21 @@ BOILERPLATE = re.compile(
 )
 """What stands under many errors, and says nothing about any of them."""
 
-_COMMON = """a after an and are as at attribute be but by can cant code could do does doesnt dont during each error
-errno every few for from get got have help how i if im in into is it its just me my need no not object of on
-only or our out please problem run running so some steps than that the then there these this to too torch
-train training try use used using want was we what when where which while why will with without work working
-you your bug issue question due because epoch iteration pytorch python"""
+_COMMON = """
+a after an and are as at attribute be but by can cant code could do does doesnt dont during each error
+errno every few for from get got have help how i if im in into is it its just me my need no not object of
+on only or our out please problem run running so some steps than that the then there these this to too
+torch train training try use used using want was we what when where which while why will with without
+work working you your bug issue question due because epoch iteration pytorch python
+"""
 STOP_WORDS = {
     *_COMMON.split(),
     *(name.lower() for name in dir(builtins) if name.endswith(("Error", "Exception", "Warning"))),
 }
-_JOINING = """a an the is are was my in on of to with when and very so too it at for while during from by this that
-i be has have how why what do does or after until get got s"""
+_JOINING = """
+a an the is are was my in on of to with when and very so too it at for while during from by this that i
+be has have how why what do does or after until get got s
+"""
 FUNCTION_WORDS = frozenset(_JOINING.split())
 _CHINESE = "\u3400-\u9fff"
 _SYNONYMS = tuple(

@@ -75,15 +75,15 @@ def _line(error: BaseException) -> str:
 def _show(error: BaseException, line: str) -> None:
     from .show import Bundle, show
 
-    name = type(error).__name__
+    name, code = type(error).__name__, f"<code>{html.escape(line)}</code>" if line else ""
     message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # a terminal's bold and colour
     show(
         Bundle(
             text=f"{name}: {message}",
             html='<div style="border-left:4px solid #c0392b;padding:.3em .8em;margin:.3em 0">'
             '<div style="opacity:.75;font-size:90%">Raised on purpose, and caught</div>'
-            + (f"<code>{html.escape(line)}</code>" if line else "")
-            + f'<pre style="white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;margin:.3em 0"><b>{name}</b>: '
-            f"{html.escape(message)}</pre></div>",
+            f"{code}"
+            '<pre style="white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;margin:.3em 0">'
+            f"<b>{name}</b>: {html.escape(message)}</pre></div>",
         )
     )

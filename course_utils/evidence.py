@@ -7,7 +7,6 @@ refused; ``record --check`` says why. ``published_gpus.json`` holds the makers' 
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from simgpu.profiles import Spread
 
 from . import content, files
 from .number_format import amount
-from .show import Bundle, show, table
+from .show import show_table
 from .timing import Measurement
 
 FOLDER = content.recorded("")
@@ -144,22 +143,22 @@ def _state(path: Path) -> tuple[int, int]:
 def _load(path: Path, _changed: int, _size: int) -> dict[str, Any]:
     """Read a file; again only when it has changed."""
     try:
-        found = files.parse(files.read_text(path), parse_constant=_no_number)
+        found = files.parse(files.read_text(path), parse_constant=_reject_constant)
     except files.FileError as error:
-        raise RecordError(f"{path.name} cannot be used, {error}. {ANEW}") from error
+        raise RecordError(f"{path.name} cannot be used, {error}. {_REMEDY}") from error
     version = found.get("schema") if isinstance(found, dict) else None
     if version != SCHEMA:
-        said = f"says schema {version}" if version is not None else "does not say its schema"
+        problem = f"says schema {version}" if version is not None else "does not say its schema"
         raise RecordError(
-            f"{path.name} {said}, and this copy of the course reads schema {SCHEMA}. {ANEW}"
+            f"{path.name} {problem}, and this copy of the course reads schema {SCHEMA}. {_REMEDY}"
         )
     return found
 
 
-ANEW = "Move it away and write it anew with `python -m course_utils record`."
+_REMEDY = "Move it away and write it anew with `python -m course_utils record`."
 
 
-def _no_number(text: str) -> float:
+def _reject_constant(text: str) -> float:
     raise ValueError(f"{text} is no number that JSON knows")
 
 
@@ -171,7 +170,7 @@ def label(experiment: str, parameters: Mapping[str, Any]) -> str:
     return " ".join([experiment, *(f"{name} {value}" for name, value in parameters.items())])
 
 
-def _said(name: str, value: Any) -> str:
+def _parameter(name: str, value: Any) -> str:
     """Write a parameter; a text says by itself what it is."""
     return say(value) if isinstance(value, str) else f"{say(name)} {value}"
 
@@ -181,7 +180,9 @@ def _measurement(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -
     part = "cpu" if device.startswith("cpu") else "device"
     same = ("experiment", "parameters", "median", "q1", "q3", "n", "unit", "quantity", "kind")
     return Measurement(
-        label=" ".join([result["experiment"], *(_said(*p) for p in result["parameters"].items())]),
+        label=" ".join(
+            [result["experiment"], *(_parameter(*p) for p in result["parameters"].items())]
+        ),
         device=device,
         machine=say(device) if machine is None else machine[part],
         torch="" if machine is None else machine["torch"],
@@ -237,7 +238,7 @@ def card(
         from . import plots
 
         plots.dots(rows, [*(m.label for m in measurements), *_names(others)])
-    show(_table(rows, note))
+    _show_table(rows, note)
 
 
 def _names(others: Sequence[Measurement]) -> list[str]:
@@ -248,7 +249,7 @@ def _names(others: Sequence[Measurement]) -> list[str]:
             values.setdefault(parameter, set()).add(value)
     return [
         ", ".join(
-            [m.machine, *(_said(k, v) for k, v in m.parameters.items() if len(values[k]) > 1)]
+            [m.machine, *(_parameter(k, v) for k, v in m.parameters.items() if len(values[k]) > 1)]
         )
         for m in others
     ]
@@ -258,8 +259,8 @@ def _between(m: Measurement) -> str:
     low, high = m.ends
     if low is None or high is None or low == high:
         return ""
-    written = (amount(end, m.unit, m.quantity) for end in (low, high))
-    return " – ".join(written) + word(", likely") * bool(m.likely)
+    ends = " – ".join(amount(end, m.unit, m.quantity) for end in (low, high))
+    return ends + word(", likely") if m.likely else ends
 
 
 def _basis(likely: Spread) -> str:
@@ -268,9 +269,9 @@ def _basis(likely: Spread) -> str:
     return f"Likely: of {likely.n:,} {work} timed on {cards}, 8 of 10 lay within such a range."
 
 
-def _table(rows: Sequence[Measurement], note: str) -> Bundle:
+def _show_table(measurements: Sequence[Measurement], note: str) -> None:
     head = ("What", "Median", "Quartiles", "n", "Kind", "Where", "When")
-    cells = [
+    rows = [
         (
             m.label,
             m.written(),
@@ -280,12 +281,8 @@ def _table(rows: Sequence[Measurement], note: str) -> Bundle:
             f"{m.device}: {m.machine}, torch {m.torch}" if m.torch else m.machine,
             m.date,
         )
-        for m in rows
+        for m in measurements
     ]
-    text, page = table(head, cells, [m.kind for m in rows])
-    sources = sorted({f"Published: {m.source}." for m in rows if m.source})
-    said = sorted({_basis(m.likely) for m in rows if m.likely})
-    for line in [*said, *sources, *([note] if note else [])]:
-        text += f"\n{line}"
-        page += f"<div><small>{html.escape(line)}</small></div>"
-    return Bundle(text=text, html=page)
+    bases = sorted({_basis(m.likely) for m in measurements if m.likely})
+    sources = sorted({f"Published: {m.source}." for m in measurements if m.source})
+    show_table(head, rows, [m.kind for m in measurements], "\n".join([*bases, *sources, note]))

@@ -60,7 +60,7 @@ def read_text(
 
 
 def parse(text: str, deepest: int = DEEPEST, **how: Any) -> Any:
-    """Return what JSON says, read by ``json.loads`` with ``how``; FileError where it is none, or nested deeper than ``deepest``."""
+    """Return the value of JSON text, by ``json.loads``; FileError where it is none, or nested too deep."""
     try:
         found = json.loads(text, **how)
     except RecursionError:
@@ -85,7 +85,8 @@ def clean(text: str, most: int = 120) -> str:
 def replacing(path: Path) -> Iterator[Path]:
     """Give a place to write to; what stands there in the end takes the name of ``path`` in one move.
 
-    Killed or failed at any moment, ``path`` is what it was before. Folders are made. An OSError names ``path``.
+    Killed or failed at any moment, ``path`` is what it was before. Folders are made. An OSError names
+    ``path``.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:

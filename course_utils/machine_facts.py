@@ -124,8 +124,8 @@ def _nvidia_module() -> str | None:
 
 
 def _smi_rows(smi: str) -> list[list[str]]:
-    said = _output([smi, "--query-gpu=name,driver_version", "--format=csv,noheader"])
-    rows = csv.reader((said or "").splitlines(), skipinitialspace=True)
+    output = _output([smi, "--query-gpu=name,driver_version", "--format=csv,noheader"])
+    rows = csv.reader((output or "").splitlines(), skipinitialspace=True)
     return [row for row in rows if len(row) == 2]
 
 
@@ -162,7 +162,7 @@ def _ask_torch(facts: dict[str, Any]) -> None:
         return
     if not _available(backend):
         if driver.get("kind") == _KIND[build] and not driver.get("problem"):
-            driver["problem"] = _why_not(backend)
+            driver["problem"] = _unavailable_reason(backend)
         return
     driver["kind"] = driver.get("kind") or _KIND[build]
     try:
@@ -198,7 +198,7 @@ def _available(backend: str) -> bool:
         return bool(module.is_available())
 
 
-def _why_not(backend: str) -> str:
+def _unavailable_reason(backend: str) -> str:
     """Return why a built-in backend cannot be used, in torch's words."""
     import torch
 

@@ -20,8 +20,12 @@ from .show import Bundle, real_gpus_link, show
 
 Verdict = Literal["close", "near", "off"]
 
-_SAID = (word("Close"), word("Near"), "A surprise", "The answer")
-HEADLINES = dict(zip(("close", "near", "off", ""), _SAID, strict=True))
+HEADLINES = {
+    "close": word("Close"),
+    "near": word("Near"),
+    "off": "A surprise",
+    "": "The answer",
+}
 _KINDS = spoken("counted", "metered")  # more of them, beside those of records
 _COLOURS = {"close": "#2a9d5c", "near": "#c77700", "off": "#4a78b5", "": ""}
 
@@ -67,7 +71,8 @@ class Prediction:
         ----------
         found
             A number, a pair (low, high), a `Measurement` or several of them: then the range is from
-            the lowest lower quartile to the highest upper one, or where a real card would likely be. For a choice, the right one.
+            the lowest lower quartile to the highest upper one, or where a real card would likely be. For a
+            choice, the right one.
         kind
             ``"modelled"`` where the numbers are; a `Measurement` says it by itself.
 
@@ -80,22 +85,22 @@ class Prediction:
         """
         try:
             answer = self._answer(found, kind)
-        except _Unusable as problem:
+        except UnusableError as problem:
             print(f"Prediction {self.id}: no comparison is possible, because {problem}.")
             return
         self._recall()
-        verdict, said = self._verdict(answer)
+        verdict, comment = self._verdict(answer)
         if not self.revealed and verdict:
             found = answer if isinstance(answer, str) else [answer.low, answer.high]
             progress_file.note_prediction(self.id, verdict, self.guess, found, self.unit)
         self.revealed = True
-        show(self._bundle(answer, verdict, said))
+        show(self._bundle(answer, verdict, comment))
 
     def _recall(self) -> None:
-        """Take the guess from the progress file where this session has none, as after a restart of the kernel."""
+        """Take the guess from the progress file where this session has none, as after a kernel restart."""
         kept = progress_file.first_guess(self.id, self.unit) if self.guess is None else None
         if kept is not None:
-            with suppress(_Unusable):  # damaged, or one of other choices
+            with suppress(UnusableError):  # damaged, or one of other choices
                 self.guess = _guess((kept,), self.choices)
                 self.revealed = self.earlier = True
 
@@ -104,18 +109,18 @@ class Prediction:
             return _found(found, self.unit, kind)
         chosen = _choice(found, self.choices)
         if chosen is None:
-            raise _Unusable(f"{brief(found, 60)} is none of {', '.join(self.choices)}")
+            raise UnusableError(f"{brief(found, 60)} is none of {', '.join(self.choices)}")
         return chosen
 
     def _verdict(self, answer: Found | str) -> tuple[Verdict | Literal[""], str]:
         if self.guess is None:
             return "", "You made no prediction: next time, type one before you measure."
         if isinstance(answer, str):
-            return ("close", "") if self.guess == answer else ("off", _WHY)
+            return ("close", "") if self.guess == answer else ("off", _THINK)
         assert isinstance(self.guess, float)
         return score(self.guess, answer, self.unit)
 
-    def _bundle(self, answer: Found | str, verdict: str, said: str) -> Bundle:
+    def _bundle(self, answer: Found | str, verdict: str, comment: str) -> Bundle:
         lines = []
         if self.guess is not None:
             guess = self._written(self.guess)
@@ -129,7 +134,7 @@ class Prediction:
             kinds = ", ".join(map(say, answer.kind.split(", ")))
             kind = f", {kinds}" if kinds else ""
             lines.append(f"Found: {self._written(answer.middle)}{span}{kind}.")
-        lines += [said] if said else []
+        lines += [comment] if comment else []
         picture = ""
         if isinstance(answer, Found) and isinstance(self.guess, float):
             picture = scale(self.guess, answer, self.unit)
@@ -148,9 +153,9 @@ class Prediction:
         return value if isinstance(value, str) else with_unit(value, self.unit)
 
 
-_WHY = "Why might that be? Think before you read on."
+_THINK = "Why might that be? Think before you read on."
 
-made: dict[str, Prediction] = {}
+all_predictions: dict[str, Prediction] = {}
 
 
 def predict(
@@ -176,7 +181,7 @@ def predict(
         The same object for the same id, as long as the kernel lives: a cell that is run again before
         the answer replaces the guess; after the answer the first guess stays.
     """
-    prediction = made.setdefault(prediction_id, Prediction(prediction_id))
+    prediction = all_predictions.setdefault(prediction_id, Prediction(prediction_id))
     prediction.unit, prediction.choices = unit, tuple(choices)
     kept = None if prediction.guess is None else prediction._written(prediction.guess)
     what = f"one of {', '.join(map(repr, choices))}" if choices else "a number"
@@ -192,7 +197,7 @@ def predict(
         return prediction
     try:
         new = _guess(guess, prediction.choices)
-    except _Unusable as problem:
+    except UnusableError as problem:
         stands = f" (Until then {kept} stands.)" if kept else ""
         print(f"{problem}. Put {what} in place of todo() and run this cell again.{stands}")
         return prediction
@@ -227,7 +232,9 @@ def score(guess: float, found: Found, unit: str = "") -> tuple[Verdict, str]:
         off_by += ", and on the other side of 1" * other_side
     if verdict == "close":
         return verdict, _within(found, beyond, unit)
-    return verdict, f"{off_by[0].upper()}{off_by[1:]}{word('.')}" + f" {_WHY}" * (verdict == "off")
+    return verdict, f"{off_by[0].upper()}{off_by[1:]}{word('.')}" + f" {_THINK}" * (
+        verdict == "off"
+    )
 
 
 def _within(found: Found, beyond: float, unit: str) -> str:
@@ -278,7 +285,7 @@ def scale(guess: float, found: Found, unit: str = "") -> str:
     )
 
 
-class _Unusable(Exception):
+class UnusableError(Exception):
     """A guess or a finding that is not what was asked for; the message is the start of a sentence."""
 
 
@@ -286,22 +293,24 @@ def _guess(given: tuple[object, ...], choices: tuple[str, ...]) -> float | str:
     if choices:
         chosen = _choice(given[0], choices) if len(given) == 1 else None
         if chosen is None:
-            raise _Unusable(f"{brief(given[0], 60)} is none of the answers")
+            raise UnusableError(f"{brief(given[0], 60)} is none of the answers")
         return chosen
     if len(given) > 1:
         shown = ", ".join(brief(value, 20) for value in given)
-        raise _Unusable(f"{shown} are several values (a decimal point is a point, not a comma)")
+        raise UnusableError(f"{shown} are several values (a decimal point is a point, not a comma)")
     if isinstance(given[0], str):
-        raise _Unusable(f"{brief(repr(given[0]), 60)} is a text; a bare number is wanted, no unit")
+        raise UnusableError(
+            f"{brief(repr(given[0]), 60)} is a text; a bare number is wanted, no unit"
+        )
     value = _number(given[0])
     if value < 0:
-        raise _Unusable(f"{figure(value)} is negative, and this quantity cannot be")
+        raise UnusableError(f"{figure(value)} is negative, and this quantity cannot be")
     return value
 
 
 def _choice(value: object, choices: Sequence[str]) -> str | None:
-    said = str(value).strip().lower() if isinstance(value, str | int | float) else None
-    return next((choice for choice in choices if choice.lower() == said), None)
+    text = str(value).strip().lower() if isinstance(value, str | int | float) else None
+    return next((choice for choice in choices if choice.lower() == text), None)
 
 
 def _number(value: Any) -> float:
@@ -315,9 +324,9 @@ def _number(value: Any) -> float:
     except Exception:  # noqa: BLE001  (a learner's object can do anything; it is no number then)
         text = brief(repr(value) if isinstance(value, str | None) else value, 60)
         shown = "a function" if callable(value) else text
-        raise _Unusable(f"{shown} is no number") from None
+        raise UnusableError(f"{shown} is no number") from None
     if not math.isfinite(number):
-        raise _Unusable(f"{number} is no finite number")
+        raise UnusableError(f"{number} is no finite number")
     return number
 
 
@@ -339,7 +348,7 @@ def _of_measurements(measurements: Sequence[Any], unit: str) -> Found:
     lows, middles, highs = [], [], []
     for m in measurements:
         if m.unit != base:
-            raise _Unusable(
+            raise UnusableError(
                 f"a prediction in {unit or 'no unit'} is set beside figures in {m.unit}"
             )
         middles.append(m.median / size)

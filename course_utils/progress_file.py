@@ -104,7 +104,7 @@ def predictions() -> dict[str, str]:
 
 
 def first_guess(prediction: str, unit: str = "") -> Any:
-    """Return what was guessed when a prediction was first scored, or None; a guess in another unit does not count."""
+    """Return the guess with which a prediction was first scored, or None; it must be in this unit."""
     for raw in _lines():
         with suppress(KeyError, TypeError):
             if raw["prediction"] == prediction:

@@ -10,7 +10,7 @@ from . import progress_file
 from .course import load_course
 from .exercises import LessonExercises, lesson
 from .show import Bundle, show, table
-from .this_machine import where
+from .this_machine import ipython_shell, where
 
 NEEDED = ("torch", "numpy", "matplotlib", "tqdm", "yaml")
 
@@ -47,8 +47,7 @@ def start(lesson_id: str) -> LessonExercises:
 @cache
 def remind_of_setup() -> None:
     """Say once what comes first, where a cell of a lesson runs before the setup cell has made ``ex``."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
+    shell = ipython_shell()
     if shell is not None and "ex" not in shell.user_ns:
         print(
             "Run the setup cell at the top of the lesson first. It makes ex, which checks your answers."

@@ -54,10 +54,10 @@ def table(
         For each row a kind (``"measured"``, ``"recorded"``, ``"modelled"``, ``"published"``), which
         gives the row its look; or nothing.
     """
-    said = [[say(cell) if cell in LOOK else str(cell) for cell in row] for row in [head, *rows]]
-    head, *cells = said
-    widths = [max(len(line[i]) for line in said) for i in range(len(head))]
-    lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in said]
+    texts = [[say(cell) if cell in LOOK else str(cell) for cell in row] for row in [head, *rows]]
+    head, *cells = texts
+    widths = [max(len(line[i]) for line in texts) for i in range(len(head))]
+    lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in texts]
     looks = list(classes) + [""] * (len(rows) - len(classes))
     body = "".join(
         f'<tr style="{LOOK.get(look, "")}">'
@@ -79,12 +79,12 @@ REAL_GPUS = "handbook/fidelity.md"
 @cache
 def real_gpus_link() -> str:
     """Return what stands below each table with something modelled: the way to how far that can be trusted."""
-    course, said = load_course(), "How far the simulated GPU is from real ones"
+    course, label = load_course(), "How far the simulated GPU is from real ones"
     if course.repository or (course.path.parent.parent / REAL_GPUS).is_file():
-        said = f'<a href="{course.page(REAL_GPUS)}">{said}</a>'
+        label = f'<a href="{course.page(REAL_GPUS)}">{label}</a>'
     else:  # the installed package alone
-        said += ": handbook/fidelity.md, in the course's folder"
-    return f"<div><small>{said}</small></div>"
+        label += ": handbook/fidelity.md, in the course's folder"
+    return f"<div><small>{label}</small></div>"
 
 
 def show_table(
@@ -101,12 +101,12 @@ def show_table(
     kinds
         For each row ``"measured"``, ``"recorded"``, ``"modelled"`` or ``"published"``.
     note
-        What to say below it, if anything.
+        What to say below it, if anything; several lines are apart.
     """
     text, page = table(head, rows, kinds)
-    if note:
-        text = f"{text}\n{note}"
-        page += f"<div><small>{html.escape(note)}</small></div>"
+    for line in note.splitlines():
+        text += f"\n{line}"
+        page += f"<div><small>{html.escape(line)}</small></div>"
     show(Bundle(text, page))
 
 

@@ -87,8 +87,8 @@ def _ask_for_drive() -> None:
         folder.mkdir(exist_ok=True)
         progress_file.move(folder / "progress.jsonl")
     except Exception as error:  # noqa: BLE001  (Colab raises errors of its own, where you decline too)
-        said = next(iter(str(error).splitlines()), "") or type(error).__name__
-        print(f"Your Drive was not opened ({said}). Run the cell again to be asked again.")
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        print(f"Your Drive was not opened ({reason}). Run the cell again to be asked again.")
         return
     _in_drive = folder
     print(f"Kept in your Drive, in {folder}: this folder, and your progress.")

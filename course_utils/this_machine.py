@@ -7,6 +7,7 @@ import platform
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 OLDEST_TORCH = (2, 10)  # the floor of pyproject.toml; a test compares
 
@@ -49,23 +50,27 @@ def usable_cores() -> int:
 
 def cpu_name() -> str:
     """Return the processor's name, as the system gives it."""
-    return _cpu_says("model name") or platform.processor() or platform.machine() or "CPU"
+    return _cpu_info("model name") or platform.processor() or platform.machine() or "CPU"
 
 
 def cpu_flags() -> frozenset[str]:
     """Return the processor's feature flags; empty where the system does not list them."""
-    return frozenset(_cpu_says("flags", "Features").split())
+    return frozenset(_cpu_info("flags", "Features").split())
 
 
-def _cpu_says(*names: str) -> str:
+def _cpu_info(*names: str) -> str:
     info = Path("/proc/cpuinfo")
     text = info.read_text(encoding="utf-8", errors="replace") if info.is_file() else ""
     lines = (line for line in text.splitlines() if line.startswith(names))
     return next(lines, "").partition(":")[2].strip()
 
 
+def ipython_shell() -> Any:
+    """Return IPython's shell, whose ``user_ns`` is the notebook's namespace; None in plain Python."""
+    ipython = sys.modules.get("IPython")
+    return ipython.get_ipython() if ipython else None
+
+
 def in_notebook() -> bool:
     """Return whether the code runs in a Jupyter kernel (not in plain Python or an IPython shell)."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return shell is not None and hasattr(shell, "kernel")
+    return hasattr(ipython_shell(), "kernel")

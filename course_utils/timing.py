@@ -208,8 +208,8 @@ def measure(
     On the simulated device the time is that of its virtual clock, and ``kind`` says *modelled*; it is
     the same at every repetition, so five are enough, however long they take.
 
-    Elsewhere it is built on ``torch.utils.benchmark.Timer``, whose default of one thread is replaced by the number
-    PyTorch uses. A slow call is a repetition of its own; a fast one is repeated in blocks, so that
+    Elsewhere it is built on ``torch.utils.benchmark.Timer``, whose default of one thread is replaced by the
+    number PyTorch uses. A slow call is a repetition of its own; a fast one is repeated in blocks, so that
     reading the clock and waiting for the device cost next to nothing.
     """
     if not callable(fn):

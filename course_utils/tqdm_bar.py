@@ -45,7 +45,8 @@ class bar(tqdm):
         text = self.format_meter(**{**data, "ncols": None, "bar_format": form})
         output = {
             "text/plain": text,
-            "text/html": f'<div>{meter if total else ""}<code style="background:none">{html.escape(text)}</code></div>',
+            "text/html": f"<div>{meter if total else ''}"
+            f'<code style="background:none">{html.escape(text)}</code></div>',
         }
         if self._handle is None:
             from IPython.display import display

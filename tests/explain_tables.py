@@ -1,7 +1,8 @@
-"""How often `explain` is right: tables of messages as people paste them. Run ``python tests/explain_tables.py``.
+"""How often `explain` is right, for messages as people paste them. Run ``python tests/explain_tables.py``.
 
-Each row says how many questions there were, how many had the right entry first, how many among the three that are
-found, how many had a wrong entry first, and how many found nothing. ``tests/test_errors.py`` holds the goals.
+Each row says how many questions there were, how many had the right entry first, how many among the three
+that are found, how many had a wrong entry first, and how many found nothing. ``tests/test_errors.py`` holds
+the goals.
 """
 
 from __future__ import annotations
@@ -32,13 +33,18 @@ REPORTS, LATER = pairs("reports"), pairs("later")
 FOREIGN, NO_ENTRY = CASES["foreign"], CASES["no_entry"]
 
 CUDA_TAIL = """
-CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.
+CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might \
+be incorrect.
 For debugging consider passing CUDA_LAUNCH_BLOCKING=1
 Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
 """
-CUDA_TAIL_NEW = f"\nSearch for `cudaErrorSomething' in https://docs.nvidia.com/cuda/ for more information.{CUDA_TAIL}"
+CUDA_TAIL_NEW = (
+    "\nSearch for `cudaErrorSomething' in https://docs.nvidia.com/cuda/ for more information."
+    + CUDA_TAIL
+)
 CHILD_FAILED = """
-E1128 10:00:00.000000 140 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) local_rank: 0 (pid: 4242) of binary: /usr/bin/python
+E1128 10:00:00.000000 140 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) \
+local_rank: 0 (pid: 4242) of binary: /usr/bin/python
 Traceback (most recent call last):
   File "/usr/local/bin/torchrun", line 8, in <module>
     sys.exit(main())
@@ -90,7 +96,8 @@ NOISE: dict[str, Callable[[str], str]] = {
 WRAPPED: dict[str, Callable[[str], str]] = {
     "ChildFailedError": lambda m: f"[rank0]: {m}\n{CHILD_FAILED}",
     "DataLoader worker": lambda m: (
-        f"RuntimeError: Caught RuntimeError in DataLoader worker process 1.\nOriginal Traceback (most recent call last):\n"
+        "RuntimeError: Caught RuntimeError in DataLoader worker process 1.\n"
+        "Original Traceback (most recent call last):\n"
         f'  File "loop.py", line 3\n{m}'
     ),
     "C++ abort": lambda m: (
@@ -159,7 +166,8 @@ def tables() -> list[list[Row]]:
     ]
     for words, title in CUDA:
         said = f"RuntimeError: CUDA error: {words}"
-        abort = f"terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: {words}{CUDA_TAIL}"
+        abort = "terminate called after throwing an instance of 'c10::Error'\n"
+        abort += f"  what():  CUDA error: {words}{CUDA_TAIL}"
         new = said.replace("RuntimeError", "torch.AcceleratorError") + CUDA_TAIL_NEW
         for row, text in zip(
             cuda, (said, said + CUDA_TAIL, new, f"[rank0]: {said}{CUDA_TAIL}", abort), strict=True

@@ -17,6 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import zipfile
 from collections import namedtuple
 from pathlib import Path
@@ -31,6 +32,7 @@ from tools.commands import changed, pairs, test
 ROOT = Path(__file__).parents[1]
 EARLY = ("__init__.py", "__main__.py", "doctor.py", "machine_facts.py", "this_machine.py")
 TORCH = "torch==2.13.0"
+MANY = 3000  # modules of a package that takes a while to install
 
 FAKE_TORCH = """
 __version__ = {version!r}
@@ -91,6 +93,7 @@ def make_wheels(folder: Path) -> Path:
     make_wheel(folder, "ipykernel", "7.0", {"ipykernel.py": "", **client})
     (pip,) = Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl")
     shutil.copy(pip, folder)  # an environment of uv's has no pip of its own
+    make_wheel(folder, "many", "1.0", {f"many/m{n}.py": "whole = True" for n in range(MANY)})
     for name, version in (("tqdm", "4.69"), ("tqdm", "4.70"), ("nbval", "0.11"), ("extra", "1.0")):
         make_wheel(folder, name, version, {f"{name}.py": f"__version__ = {version!r}"})
     return folder
@@ -101,7 +104,7 @@ def make_clone(folder: Path) -> Path:
     (folder / "course_utils").mkdir(parents=True)
     for name in EARLY:
         shutil.copy(ROOT / "course_utils" / name, folder / "course_utils")
-    leave = shutil.ignore_patterns("record.py", "tests", "__pycache__")
+    leave = shutil.ignore_patterns("record.py", "tests", "__pycache__", "*.po", "*.otf")
     for room in ("course_utils/cli", "tools/commands", "simgpu", "course_language"):
         shutil.copytree(ROOT / room, folder / room, ignore=leave)
     shutil.copy(ROOT / "tools" / "__init__.py", folder / "tools")
@@ -349,6 +352,34 @@ def test_two_starts_at_once_set_up_once(clone, wheels):
     assert sorted("Installing" in text for text in said) == [False, True]
     waited = next(text for text in said if "Installing" not in text)
     assert "Another start is setting up .venv" in waited
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", ["SIGKILL", "SIGINT", "uv alone"])
+def test_a_set_up_stopped_while_uv_installs_resumes_and_trusts_nothing_half_made(
+    clone, wheels, stop
+):
+    if os.name == "nt":
+        skip("Windows has no SIGKILL and no process groups", "2027-11-30")
+    want(clone, '"tqdm>=4.65"', '"tqdm>=4.65", "many"')
+    packages = Path(python_in(clone, "import sysconfig; print(sysconfig.get_path('purelib'))"))
+    process, end = start(clone, variables(wheels), "lab", "--check"), time.monotonic() + 120
+    while not (modules := list(packages.glob("many/*.py"))) and time.monotonic() < end:
+        time.sleep(0.001)
+    if stop == "uv alone":  # as the kernel does where memory runs out
+        subprocess.run(["pkill", "-KILL", "-s", str(process.pid), "-x", "uv"], check=True)
+    else:
+        os.killpg(process.pid, getattr(signal, stop))
+    _, err = process.communicate(timeout=60)
+    assert modules and process.returncode != 0
+    assert stop == "SIGKILL" or one_sentence(err)
+    assert len(list(packages.glob("many/*.py"))) < MANY
+    metadata = packages / "many-1.0.dist-info" / "METADATA"  # uv writes files in the disk's order:
+    metadata.parent.mkdir(exist_ok=True)  # had this one come first, uv would take all to be there
+    metadata.write_text("Metadata-Version: 2.1\nName: many\nVersion: 1.0\n", encoding="utf-8")
+    assert "An earlier set-up did not finish; it resumes." in ready(clone, variables(wheels))
+    assert len(list(packages.glob("many/*.py"))) == MANY
+    assert "Installing" not in ready(clone, variables(None))
 
 
 @pytest.mark.slow

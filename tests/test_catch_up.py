@@ -66,7 +66,7 @@ def tiny(monkeypatch, tmp_path):
     shell = InteractiveShell(user_module=ModuleType("learner"), config=config)
     exercises = LessonExercises("01", EXERCISES)
     shell.user_ns["ex"] = exercises
-    monkeypatch.setattr(catchup, "_shell", lambda: shell)
+    monkeypatch.setattr(catchup, "ipython_shell", lambda: shell)
     monkeypatch.setattr(catchup, "fresh_notebook", lambda lesson: nbformat.writes(nb))
     monkeypatch.setattr(catchup, "exercises_of", lambda lesson_id: exercises)
     monkeypatch.chdir(tmp_path)

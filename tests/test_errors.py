@@ -21,7 +21,8 @@ from course_utils.error_words import normalize
 
 GROUPS = {
     "cpu": "",
-    "sim": "import torch, simgpu; simgpu.enable(devices=2); given = {'torch': torch, 'device': torch.device('sim')}",
+    "sim": "import torch, simgpu; simgpu.enable(devices=2); "
+    "given = {'torch': torch, 'device': torch.device('sim')}",
 }
 RUN = """
 import json, sys, traceback, warnings
@@ -147,11 +148,15 @@ TYPED = {
     "backward through the graph second time": "Backward a second time",
     "mat1 and mat2 shapes cannot be multiplied": "Shapes cannot be multiplied",
     "no working c++ compiler": "No C++ compiler",
-    "RuntimeError: mat1 and mat2 shapes cannot be multiplied (64x512 and 2048x10)": "Shapes cannot be multiplied",
-    "RuntimeError: [gloo/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete": "Gloo: timed out waiting",
-    "[rank4]:[E1016 03:31:38 ProcessGroupNCCL.cpp:607] [Rank 4] Watchdog caught collective operation timeout: \
-WorkNCCL(SeqNum=9141, OpType=_ALLGATHER_BASE, NumelIn=19008, NumelOut=152064, Timeout(ms)=1800000) ran for 600071 \
-milliseconds before timing out.": "NCCL: watchdog caught a collective operation timeout",
+    "RuntimeError: mat1 and mat2 shapes cannot be multiplied (64x512 and 2048x10)": (
+        "Shapes cannot be multiplied"
+    ),
+    "RuntimeError: [gloo/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete": (
+        "Gloo: timed out waiting"
+    ),
+    "[rank4]:[E1016 03:31:38 ProcessGroupNCCL.cpp:607] [Rank 4] Watchdog caught collective operation \
+timeout: WorkNCCL(SeqNum=9141, OpType=_ALLGATHER_BASE, NumelIn=19008, NumelOut=152064, Timeout(ms)=1800000) \
+ran for 600071 milliseconds before timing out.": "NCCL: watchdog caught a collective operation timeout",
     "not implemented for the MPS device": "MPS: an operator is not implemented",
     "gpu not detected": "No GPU is detected: torch.cuda.is_available() is False",
     "fork cuda subprocess": "CUDA in a forked process",
@@ -171,7 +176,9 @@ milliseconds before timing out.": "NCCL: watchdog caught a collective operation 
     "training got stuck due to timeout from dataloader": "A worker takes too long",
     "loss is nan after few epochs amp": "Gradients become nan, found by anomaly detection",
     "loss nan mixed precision after some iterations": "Gradients become nan, found by anomaly detection",
-    "watchdog caught collective operation time out allreduce": "NCCL: watchdog caught a collective operation timeout",
+    "watchdog caught collective operation time out allreduce": (
+        "NCCL: watchdog caught a collective operation timeout"
+    ),
     "no inf check recorded for this optimiser": "No inf checks were recorded",
     "expected scaler type float but found half": "Expected scalar type",
     "cannot pickle lambda dataloader windows num_workers": "A dataset that cannot be pickled",
@@ -212,7 +219,7 @@ def tables():
 
 @pytest.mark.slow
 def test_messages_are_found_as_people_paste_them(tables, record_property):
-    """Through noise, wrappers, aborts, logs and titles; in learners' words; and nothing for what has no entry."""
+    """Through noise, wrappers, aborts, logs and titles; in learners' words; nothing for what has no entry."""
     *asked, nothing = [row for table in tables for row in table]
     for row in asked:
         least = 0.9 if row.name == "cut" else 0.95

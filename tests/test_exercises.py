@@ -35,8 +35,8 @@ DEAR = {
     *("06.frugal_step", "06.largest_batch", "08.accumulation_gap", "08.averaged", "08.prefetch"),
     *("08.steady_loop", "08.train_watched", *(f"07.mend_{letter}" for letter in "abcdef")),
 }
-"""Exercises whose answers are trained or timed. The quick tests leave their answers out, of the other wrong ones eleven in
-twelve, and of the other right ones three in four."""
+"""Exercises whose answers are trained or timed. The quick tests leave their answers out, of the other wrong
+ones eleven in twelve, and of the other right ones three in four."""
 
 
 def known(*of, slow=False):
@@ -85,11 +85,6 @@ def test_reference_is_right(exercise):
 
 
 @each_exercise
-def test_an_answer_of_todo_is_not_tried(exercise):
-    assert exercise.result(todo()).outcome == "not_tried"
-
-
-@each_exercise
 def test_the_stub_in_the_notebook_is_not_tried(exercise):
     entry = next(entry for entry in LESSONS if entry.id == exercise.id.split(".")[0])
     (cell,) = (
@@ -110,6 +105,7 @@ def test_the_stub_in_the_notebook_is_not_tried(exercise):
 
     exec(cell.source, {**exercise.reference.__globals__, "todo": todo, "ex": Ex()})
     assert seen == ["not_tried"]
+    assert exercise.result(todo()).outcome == "not_tried"
 
 
 @pytest.mark.parametrize(
@@ -147,25 +143,19 @@ def test_texts_and_numbers_of_an_exercise(exercise):
     texts = [exercise.title, exercise.task, exercise.why, *exercise.hints]
     for text in [*texts, *exercise.diagnoses.values()]:
         assert isinstance(text, str) and text.strip()
-
-
-@pytest.mark.parametrize(
-    ("name", "texts"),
-    [("common", COMMON), *((e.id, e.diagnoses) for e in EXERCISES)],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_diagnosis_names_one_fault(name, texts):
-    guesses = [
-        key for key, text in texts.items() if re.search(r"\bor\b", re.sub("`[^`]*`", "", text))
-    ]
-    assert not guesses, f"'or' in a diagnosis: tell the two apart, or say what was seen: {guesses}"
-
-
-@each_exercise
-def test_hints_do_not_hold_the_solution(exercise):
+    assert not _guesses(exercise.diagnoses)
     body = " ".join(ast.unparse(node) for node in ast.parse(exercise.source).body[0].body)
     shown = " ".join([exercise.task, *exercise.hints])
-    assert " ".join(body.split()) not in " ".join(shown.split())
+    assert " ".join(body.split()) not in " ".join(shown.split()), "hints do not hold the solution"
+
+
+def _guesses(texts):
+    """Return the diagnoses that say "or": a diagnosis names one fault; tell two apart, or say what was seen."""
+    return [key for key, text in texts.items() if re.search(r"\bor\b", re.sub("`[^`]*`", "", text))]
+
+
+def test_a_common_diagnosis_names_one_fault():
+    assert not _guesses(COMMON)
 
 
 @each_exercise
@@ -284,15 +274,6 @@ def _sleeps(a, b):
     time.sleep(3)
 
 
-def _swallows(a, b):
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        try:
-            time.sleep(0.05)
-        except BaseException:  # noqa: BLE001
-            continue
-
-
 def _floods(a, b):
     while True:
         print("flood " * 1000)
@@ -344,13 +325,7 @@ def _stops_iteration(a, b):
 
 
 NASTY = {
-    "endless loop": (_spins, "not_yet", "too-slow"),
-    "sleep": (_sleeps, "not_yet", "too-slow"),
-    "swallows the stop": (_swallows, "not_yet", "too-slow"),
     "print flood": (_floods, "not_yet", "too-slow"),
-    "SystemExit": (_raiser(SystemExit(0)), "raised", "SystemExit"),
-    "KeyboardInterrupt": (_raiser(KeyboardInterrupt()), "raised", "KeyboardInterrupt"),
-    "GeneratorExit": (_raiser(GeneratorExit()), "raised", "GeneratorExit"),
     "ValueError": (_raiser(ValueError("bad <b>value</b>")), "raised", "ValueError"),
     "exception without text": (_raiser(OddError()), "raised", "OddError"),
     "StopIteration": (_stops_iteration, "raised", "StopIteration"),
@@ -473,32 +448,6 @@ def test_an_ordered_dict_counts_as_changed_only_where_it_was(change):
 
     outcome = _exercise(check_answer=check).result(answer).outcome
     assert outcome == ("not_yet" if change else "right")
-
-
-def test_a_check_leaves_the_random_numbers_alone():
-    import random
-
-    import numpy as np
-    import torch
-
-    def draw():
-        return random.random(), float(np.random.rand()), torch.rand(1).item()  # noqa: NPY002
-
-    def seed():
-        random.seed(3)
-        np.random.seed(3)  # noqa: NPY002
-        torch.manual_seed(3)
-
-    def answer(a, b):
-        seed()
-        draw()
-        return a + b
-
-    seed()
-    expected = draw()
-    seed()
-    assert _exercise().result(answer).outcome == "right"
-    assert draw() == expected
 
 
 def add_value():

@@ -146,8 +146,8 @@ def test_what_a_call_left_of_its_case_can_be_judged_and_cases_are_drawn():
     def adds(weights, steps):
         weights[0] += sum(np.arange(steps))
 
-    assert len(TRAINING.made()) == 42
-    assert TRAINING.made() == TRAINING.made()
+    assert len(TRAINING.all_cases()) == 42
+    assert TRAINING.all_cases() == TRAINING.all_cases()
     assert told(TRAINING, adds) is None
 
     def more(weights, steps):
@@ -168,7 +168,7 @@ def test_what_a_call_left_of_its_case_can_be_judged_and_cases_are_drawn():
 
 
 def test_an_answer_that_is_wrong_in_one_drawn_case_alone_is_refused():
-    hidden = TRAINING.made()[17][1]
+    hidden = TRAINING.all_cases()[17][1]
     right = {}
 
     def almost(weights, steps):

@@ -1,7 +1,7 @@
 """Whatever an answer does, its check ends, the next one is right, and global state is as it was.
 
-``python test_guard.py 01.speedup …`` judges every answer of `BODIES` to these exercises, and prints a line of JSON for each:
-a test reads them from outside, and sees what died or hangs.
+``python test_guard.py 01.speedup …`` judges every answer of `BODIES` to these exercises, and prints a line
+of JSON for each: a test reads them from outside, and sees what died or hangs.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from harness import ROOT, code_cells, execute, kernel_env, notebook, results
@@ -62,9 +63,11 @@ RAISES = {
     "tensor": "torch.ones(10**11)",
     "recursion": "def f(): return f()\nf()",
     "recursive repr": "class A:\n    def __repr__(self): return repr(self)\nrepr(A())",
-    "autograd hook": "x = torch.ones(2, requires_grad=True); x.register_hook(lambda g: 1 / 0); (x * 2).sum().backward()",
+    "autograd hook": "x = torch.ones(2, requires_grad=True); x.register_hook(lambda g: 1 / 0)\n"
+    "(x * 2).sum().backward()",
     "module hook": "m = torch.nn.Linear(2, 2); m.register_forward_hook(lambda *a: 1 / 0); m(torch.ones(2))",
-    "worker": "class D(torch.utils.data.Dataset):\n    def __len__(self): return 4\n    def __getitem__(self, i): raise KeyError(i)\n"
+    "worker": "class D(torch.utils.data.Dataset):\n    def __len__(self): return 4\n"
+    "    def __getitem__(self, i): raise KeyError(i)\n"
     "list(torch.utils.data.DataLoader(D(), num_workers=1))",
 }
 RIGHT = {
@@ -83,7 +86,7 @@ RIGHT = {
         "torch.inference_mode().__enter__()",
         "torch.autograd.set_detect_anomaly(True)",
         "torch.autocast('cpu', dtype=torch.float16).__enter__()",
-        "torch.manual_seed(0); random.seed(0)",
+        "torch.manual_seed(0); random.seed(0); np.random.seed(0)",
         "sys.stdout = None",
         "sys.stdout.close()",
         "os.chdir('/')",
@@ -95,13 +98,18 @@ RIGHT = {
     )
 }
 BODIES = {**NEVER_ENDS, **RAISES, **RIGHT}
-IMPORTS = "contextlib gc itertools math os queue random re signal simgpu subprocess sys threading time torch warnings"
+IMPORTS = "contextlib gc itertools math os queue random re signal simgpu subprocess sys threading time torch"
+IMPORTS += " warnings"
 
 
 def make(exercise, body):
     """Return a function with the stub's arguments and a body."""
     names = ", ".join(inspect.signature(exercise.reference).parameters)
-    space = {"RIGHT": exercise.reference, **{name: __import__(name) for name in IMPORTS.split()}}
+    space = {
+        "RIGHT": exercise.reference,
+        "np": np,
+        **{name: __import__(name) for name in IMPORTS.split()},
+    }
     text = f"def answer({names}):\n    ARGS = ({names},)\n" + textwrap.indent(body, "    ")
     exec(compile(text, "<answer>", "exec"), space)
     return space["answer"]
@@ -117,6 +125,7 @@ def state():
         "alarm": signal.getsignal(signal.SIGALRM),
         "gc": torch.is_grad_enabled() and __import__("gc").isenabled(),
         "random": random.getstate(),
+        "NumPy's": np.random.get_state()[1].tolist(),  # noqa: NPY002
         "torch's": torch.get_rng_state().tolist(),
         "inference": torch.is_inference_mode_enabled(),
         "dtype": torch.get_default_dtype(),
@@ -161,7 +170,7 @@ EXPECTED = {
 
 
 def faults(folder, *ids):
-    """Judge in a process of its own; return how many answers there were, and what a learner would have noticed."""
+    """Judge in a process of its own; return the number of answers, and what a learner would have noticed."""
     process = subprocess.Popen(
         [sys.executable, __file__, *ids],
         cwd=folder,

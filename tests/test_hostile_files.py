@@ -1,4 +1,4 @@
-"""Files that others made, through every command that reads them: no traceback, no part of the room lost, seconds."""
+"""Files that others made, through every command that reads them: no traceback, nothing lost, seconds."""
 
 import copy
 import json

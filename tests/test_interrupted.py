@@ -1,4 +1,4 @@
-"""Commands that are killed or interrupted at any line, and several at once: no work of a learner's is lost."""
+"""Commands that are killed or interrupted at any line, and several at once: no work is lost."""
 
 import argparse
 import os
@@ -45,7 +45,7 @@ def begun(work):
 
 
 def stopped_at(line, number, work):
-    """Run some work in a child that sends itself a signal at a line of the course's; return how many lines it ran."""
+    """Run some work in a child that sends itself a signal at a line; return how many lines it ran."""
     reader, writer = os.pipe()
 
     def traced():
@@ -76,7 +76,7 @@ def stopped_at(line, number, work):
 
 
 def at_each_line(prepare, work, *numbers, step=1):
-    """Stop some work at each line, by each signal; yield after each. ``prepare`` makes what it begins with."""
+    """Stop some work at each line, by each signal; yield after each. ``prepare`` sets the scene."""
     prepare()
     last = stopped_at(0, 0, work)
     for line in range(1, last + 1, step):
@@ -168,18 +168,19 @@ def test_writers_of_progress_lose_nothing_together_or_killed(tmp_path):
 
 
 WRONG = """
-reset|reset 77|reset ../x|reset 01 x|reset -1|reset 0x1|reset 01.ipynb|hand-in --name|hand-in --name a/b --output OUT
-hand-in --name a --output FILE/x|hand-in --name a|explain --x|template none|template ddp --output ROOM
-template ddp --output FILE/x|class-report|class-report NONE|class-report FILE|class-report ROOM --lesson 42
-class-report ROOM --names NONE|class-report ROOM --names ROOM|class-report ROOM --output FILE/x|record --check NONE
-record --check FILE|record --check ROOM|record --only none|record --modelled V100|record --check|record --quick=1
+reset|reset 77|reset ../x|reset 01 x|reset -1|reset 0x1|reset 01.ipynb|hand-in --name
+hand-in --name a/b --output OUT|hand-in --name a --output FILE/x|hand-in --name a|explain --x
+template none|template ddp --output ROOM|template ddp --output FILE/x|class-report|class-report NONE
+class-report FILE|class-report ROOM --lesson 42|class-report ROOM --names NONE
+class-report ROOM --names ROOM|class-report ROOM --output FILE/x|record --check NONE|record --check FILE
+record --check ROOM|record --only none|record --modelled V100|record --check|record --quick=1
 record --list --only|slides|slides 42|slides ../x|slides 01 --output|answers 42|answers x --output OUT
 translate --check xx|translate --check ..|notebooks NONE|notebooks --check NONE|notebooks --check FILE
-notebooks --check ROOM|links --repo|links --branch|bundle --output FILE|bundle --torch keep|bundle --extra x
-bundle --extra lab --torch cuda|bundle --torch|reset 1 1x|class-report FILE --names FILE|site --output ROOM --x|site --from NONE
-nothing|resett 01
-doctor 1|lab --torch|update now|test --x|--x|reset --help=1|explain --help=1|template ddp --output|class-report ROOM --lesson
-hand-in --output|update --torch
+notebooks --check ROOM|links --repo|links --branch|bundle --output FILE|bundle --torch keep
+bundle --extra x|bundle --extra lab --torch cuda|bundle --torch|reset 1 1x|class-report FILE --names FILE
+site --output ROOM --x|site --from NONE|nothing|resett 01|doctor 1|lab --torch|update now|test --x|--x
+reset --help=1|explain --help=1|template ddp --output|class-report ROOM --lesson|hand-in --output
+update --torch
 """
 
 

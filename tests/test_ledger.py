@@ -54,7 +54,7 @@ class Clockwork:
 @pytest.fixture
 def world(monkeypatch, tmp_path):
     clockwork = Clockwork(tmp_path / "new folder")
-    monkeypatch.setattr(predictions, "made", {})
+    monkeypatch.setattr(predictions, "all_predictions", {})
     monkeypatch.setattr(module, "perf_counter", lambda: clockwork.now)
     return clockwork
 

@@ -16,7 +16,7 @@ from tools.authoring.anatomy import anatomy_problems
 
 @pytest.fixture(autouse=True)
 def _fresh_kernel(monkeypatch):
-    monkeypatch.setattr(predictions, "made", {})
+    monkeypatch.setattr(predictions, "all_predictions", {})
 
 
 def measurement(median, q1, q3, unit="s", kind="measured"):
@@ -213,7 +213,7 @@ def test_the_course_map_counts_predictions_and_is_otherwise_as_before(capsys):
 
 def test_the_first_prediction_of_each_counts(monkeypatch):
     predict("01.a", 40).reveal(4)
-    monkeypatch.setattr(predictions, "made", {})  # as a new kernel would have it
+    monkeypatch.setattr(predictions, "all_predictions", {})  # as a new kernel would have it
     predict("01.a", 4).reveal(4)
     progress_file.note("01.speedup", "right")
     with progress_file.progress_file().open("a") as file:
@@ -234,7 +234,7 @@ def test_after_a_restart_the_guess_on_file_is_found(monkeypatch, capsys):
     predict("04.speed", 3, unit="×").reveal(4)
     predict("04.side", "slower", choices=("faster", "slower")).reveal("slower")
     before = progress_file.progress_file().read_bytes()
-    monkeypatch.setattr(predictions, "made", {})
+    monkeypatch.setattr(predictions, "all_predictions", {})
     capsys.readouterr()
     speed = predict("04.speed", todo(), unit="×")
     assert "Your prediction from an earlier session: 3×." in capsys.readouterr().out

@@ -24,13 +24,15 @@ LESSON = "01_devices.ipynb"
 MINE = f"01_devices_mine_{TODAY}.ipynb"
 
 
-@pytest.fixture(autouse=True)
-def _git(monkeypatch):
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "test")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "test@localhost")
+@pytest.fixture(autouse=True, scope="module")
+def _git():
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+        monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        for who in ("AUTHOR", "COMMITTER"):
+            monkeypatch.setenv(f"GIT_{who}_NAME", "test")
+            monkeypatch.setenv(f"GIT_{who}_EMAIL", "test@localhost")
+        yield
 
 
 def write(folder, name, text):
@@ -50,23 +52,30 @@ def everything(folder):
 # --- reset ------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def course(tmp_path):
+@pytest.fixture(scope="module")
+def small_course(tmp_path_factory):
     """A clone that can reset its lessons: the notebooks, and the code that a reset needs."""
-    package = tmp_path / "course_utils"
+    folder = tmp_path_factory.mktemp("course")
+    package = folder / "course_utils"
     package.mkdir()
     for name in ("__init__", "__main__", "course", "files", "set_aside", "this_machine"):
         shutil.copy(ROOT / "course_utils" / f"{name}.py", package)
     shutil.copytree(ROOT / "course_utils" / "cli", package / "cli")
-    shutil.copytree(ROOT / "course_language", tmp_path / "course_language")
-    (tmp_path / "notebooks").mkdir()
+    leave = shutil.ignore_patterns("*.po", "*.otf")
+    shutil.copytree(ROOT / "course_language", folder / "course_language", ignore=leave)
+    (folder / "notebooks").mkdir()
     for path in [NOTEBOOKS / "course.yml", *NOTEBOOKS.glob("0[01]_*.ipynb")]:
         if not is_dated(path.name):
-            shutil.copy(path, tmp_path / "notebooks")
-    shutil.copy(ROOT / ".gitignore", tmp_path)
+            shutil.copy(path, folder / "notebooks")
+    shutil.copy(ROOT / ".gitignore", folder)
     for words in ("init -q -b main", "add -A", "commit -qm one"):
-        git(tmp_path, *words.split())
-    return tmp_path
+        git(folder, *words.split())
+    return folder
+
+
+@pytest.fixture
+def course(small_course, tmp_path):
+    return shutil.copytree(small_course, tmp_path / "course")
 
 
 def call(folder, *words):

@@ -44,11 +44,11 @@ def prepare(
     name: str = ".venv",
     python: str | None = None,
 ) -> Path:
-    """Return the Python of an environment that has what an extra of pyproject.toml needs; set it up if need be.
+    """Return the Python of an environment with what an extra of pyproject.toml needs; set it up if need be.
 
-    It is the folder `name` of the clone `root`, made with `python`, by default the one that runs. `torch` is as
-    `--torch`; by default the variable ``COURSE_TORCH``, then what is installed, then ``auto``. What stands in the
-    way is raised as `SetupError`.
+    It is the folder `name` of the clone `root`, made with `python`, by default the one that runs. `torch`
+    is as `--torch`; by default the variable ``COURSE_TORCH``, then what is installed, then ``auto``. What
+    stands in the way is raised as `SetupError`.
     """
     if not (root / "pyproject.toml").is_file():
         raise SetupError(
@@ -61,27 +61,24 @@ def prepare(
         choice = ""  # what is there stays
     choice = choice and torch_choice(choice)  # refuses nonsense before anything is made
     try:
-        if not _ready(venv, extra, choice):
+        if not _is_ready(venv, extra, choice):
             work.mkdir(exist_ok=True)
-            with _one_at_a_time(work / "lock"):
-                if not _ready(venv, extra, choice):
+            with _lock(work / "lock"):
+                if not _is_ready(venv, extra, choice):
                     _set_up(venv, extra, choice, work, python)
-    except BrokenPipeError:  # whoever read our words has left
+    except BrokenPipeError:  # whoever read our output has left
         raise
     except OSError as error:
-        raise SetupError(faults.of_error(error, root)) from error
+        sentence = f"The set-up stopped: {error}. Call this again to try once more."
+        raise SetupError(faults.of_output(str(error), root) or sentence) from error
     return venv_python(venv)
 
 
 def other_python() -> Path | None:
     """Return the Python of the course's `.venv` if it was set up and is not the one running."""
     venv = ROOT / ".venv"
-    there = (
-        "wanted" in environment.read_note(venv)
-        and not environment.inside(venv)
-        and environment.state(venv)[0]
-    )
-    return venv_python(venv) if there else None
+    finished = "wanted" in environment.read_note(venv) and not environment.inside(venv)
+    return venv_python(venv) if finished and environment.state(venv)[0] else None
 
 
 def hand_over(argv: list[str], env: dict[str, str] | None = None, cwd: Path | None = None) -> int:
@@ -111,8 +108,8 @@ def requirements(root: Path, extra: str) -> list[str]:
 
     def expand(name: str) -> Iterator[str]:
         for item in items[name]:
-            inner = re.match(r"pytorch-gpu-course\[([\w-]+)\]$", item)
-            yield from expand(inner[1]) if inner else [item]
+            included = re.match(r"pytorch-gpu-course\[([\w-]+)\]$", item)
+            yield from expand(included[1]) if included else [item]
 
     return list(dict.fromkeys([*items["dependencies"], *expand(extra)]))
 
@@ -144,7 +141,7 @@ def pythons(wheelhouse: Path) -> list[str]:
     return list(dict.fromkeys(f"Python {tag[1]}.{tag[2]} on {tag[3]}" for tag in tags if tag))
 
 
-def _ready(venv: Path, extra: str, choice: str) -> bool:
+def _is_ready(venv: Path, extra: str, choice: str) -> bool:
     """Return whether a finished set-up serves what is asked for now, without starting an installer."""
     note, root = environment.read_note(venv), venv.parent
     exact = _constraints_file(root)
@@ -158,67 +155,60 @@ def _ready(venv: Path, extra: str, choice: str) -> bool:
 
 
 def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None) -> None:
+    """Make the environment if need be, install with uv, and write the note."""
     started, root = time.monotonic(), venv.parent
     note = environment.read_note(venv)
-    finished, earlier = "wanted" in note, note.get("torch", "")
-    ours = note.get("made_by") == MAKER
+    finished, earlier, ours = "wanted" in note, note.get("torch", ""), note.get("made_by") == MAKER
     extra = max(extra, note.get("extra", extra), key=EXTRAS.index)  # keep all that is there
-    wheelhouse = root / WHEELHOUSE
-    if not choice and not finished and wheelhouse.is_dir():
+    if not choice and not finished and (root / WHEELHOUSE).is_dir():
         choice = WHEELHOUSE
     choice = choice or earlier or "auto"
     keep = choice.startswith("keep ")
 
-    offline = ["--no-index", "--find-links", str(wheelhouse)]
+    offline = ["--no-index", "--find-links", str(root / WHEELHOUSE)]
     program = installer.find_uv(work, [offline, []] if choice == WHEELHOUSE else [[]])
     log = work / "install.log"
     log.write_text("", encoding="utf-8")
-    variables = installer.uv_variables(child_environment(venv))
-    uv = Installer("uv", [program], variables, log, root)
+    uv = Installer("uv", [program], installer.uv_variables(child_environment(venv)), log, root)
 
-    usable = environment.state(venv)[0] and (
-        earlier == choice if keep else not earlier.startswith("keep ")
-    )
-    if not usable:
+    fits = earlier == choice if keep else not earlier.startswith("keep ")
+    if not (fits and environment.state(venv)[0]):
         if keep and importlib.util.find_spec("torch") is None:
             raise SetupError(
                 f"--torch keep uses the torch of the Python you call, and {sys.executable} has none: "
                 "install it there, or leave --torch away."
             )
         environment.clear(venv, ours)
-        ours, earlier = True, ""
-    note = {"made_by": MAKER if ours else "", "torch": earlier if earlier and finished else choice}
-    if not usable:
         base = python or getattr(sys, "_base_executable", None) or sys.executable
-        python = python or sys.version.split()[0]
-        _say(f"Setting up the course in {venv}, once: Python {python}, torch: {choice}")
-        venv.mkdir(exist_ok=True)
-        environment.write_note(venv, note)
-        see = ["--system-site-packages"] if keep else []
-        words = ["--quiet", "--no-project", "--allow-existing", *see, "--python", base, str(venv)]
-        uv.run("venv", *words)
-        if keep:
-            environment.show_kept_packages(venv)
+        version = python or sys.version.split()[0]
+        print(
+            f"Setting up the course in {venv}, once: Python {version}, torch: {choice}", flush=True
+        )
+        ours, earlier, note = True, "", {}
+        environment.make(venv, {"made_by": MAKER, "torch": choice}, uv, base, keep)
     elif not ours and not finished:
-        _say(f"Using the {venv.name} that is already here; the course did not make it.")
+        print(f"Using the {venv.name} that is already here; the course did not make it.")
     elif not finished:
-        _say("An earlier set-up did not finish; it resumes.")
-    where = ["--python", str(venv_python(venv))]
+        print("An earlier set-up did not finish; it resumes.")
+    interrupted = bool(note) and not finished
+    note = {"made_by": MAKER if ours else "", "torch": earlier if finished and earlier else choice}
     environment.write_note(venv, note)
 
-    _say(f"Installing with {uv.name}.")
+    print("Installing with uv.")
     wanted, exact = requirements(root, extra), _constraints_file(root)
-    install = ["pip", "install", *where, *constraints(root, work, hashes=True)]
-    if earlier not in ("", choice) or (earlier and ours and not finished):
-        # What is there may be of another build, with which uv would be content.
+    install = ["pip", "install", "--python", str(venv_python(venv))]
+    install += constraints(root, work, hashes=True)
+    if interrupted:  # a package whose files are there by half would count as installed
+        install.append("--reinstall")
+    elif earlier not in ("", choice):  # what is there may be of another build of the same version
         install += [f"--reinstall-package={package}" for package in torch_build.PACKAGES]
     if choice == WHEELHOUSE:
         try:
             uv.run(*install, *offline, *wanted, "pip")
         except SetupError as error:
-            made_for = ", ".join(pythons(wheelhouse)) or "nothing that has PyTorch"
-            _say(f"The packages in {WHEELHOUSE} are for {made_for}, and do not serve here: {error}")
-            _say("Asking the network instead.")
+            systems = ", ".join(pythons(root / WHEELHOUSE)) or "nothing that has PyTorch"
+            print(f"The packages in {WHEELHOUSE} are for {systems}, and do not serve here: {error}")
+            print("Asking the network instead.")
             choice = "auto"
     if choice != WHEELHOUSE:
         closed = installer.pip_settings().get("no-index", "0").lower() in ("1", "true", "yes")
@@ -229,13 +219,13 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
         _check_kept_torch(venv)
     if not environment.state(venv)[1]:
         raise SetupError(
-            f"{uv.name} finished, but {venv.name} does not find torch, ipykernel and the course: "
+            f"uv finished, but {venv.name} does not find torch, ipykernel and the course: "
             f"remove {venv.name} and call this again. Details: {log}"
         )
     note |= {"torch": choice, "extra": extra, "wanted": _digest(wanted)}
     note["constraints"] = _digest(exact.read_text("utf-8")) if exact else ""
     environment.write_note(venv, note)
-    _say(f"Set up in {time.monotonic() - started:.0f} s.")
+    print(f"Set up in {time.monotonic() - started:.0f} s.")
 
 
 def _check_kept_torch(venv: Path) -> None:
@@ -258,19 +248,22 @@ def _constraints_file(root: Path) -> Path | None:
 
 
 @contextlib.contextmanager
-def _one_at_a_time(path: Path) -> Iterator[None]:
-    """Hold the lock; where another start holds it, say so and wait. A crash lets go of it."""
+def _lock(path: Path) -> Iterator[None]:
+    """Hold a lock; where another start holds it, say so and wait. A crash releases it."""
     with path.open("a+b") as file:
-        told = 0.0
-        while not _locked(file):
-            if time.monotonic() - told > 30:
-                _say("Another start is setting up .venv; waiting for it (Ctrl-C stops waiting).")
-                told = time.monotonic()
+        announced = 0.0
+        while not _is_locked(file):
+            if time.monotonic() - announced > 30:
+                print(
+                    "Another start is setting up .venv; waiting for it (Ctrl-C stops waiting).",
+                )
+                announced = time.monotonic()
             time.sleep(0.3)
         yield
 
 
-def _locked(file: Any) -> bool:
+def _is_locked(file: Any) -> bool:
+    """Try to lock a file; False where another process holds the lock."""
     try:
         if os.name == "nt":
             import msvcrt
@@ -281,15 +274,10 @@ def _locked(file: Any) -> bool:
             import fcntl
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        held = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
-        return error.errno not in held  # a file system without locks: go on without
+    except OSError as error:  # else it is a file system without locks: go on without
+        return error.errno not in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
     return True
 
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
-
-
-def _say(sentence: str) -> None:
-    print(sentence, flush=True)

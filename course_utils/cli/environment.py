@@ -1,4 +1,4 @@
-"""One virtual environment: what it is used with, what is in it, and the course's note of that."""
+"""One virtual environment: how it is made and used, what is in it, and the course's note of that."""
 
 from __future__ import annotations
 
@@ -38,17 +38,18 @@ def child_environment(venv: Path) -> dict[str, str]:
     A kernel named ``python3`` in the user's home must not win over the one of the environment, another
     Python's packages must not be seen, and bytecode is kept, or each kernel compiles PyTorch anew.
     """
-    env = dict(os.environ)
-    python = "PYTHONHOME PYTHONPATH PYTHONDONTWRITEBYTECODE __PYVENV_LAUNCHER__"
-    for name in f"{python} PIP_TARGET PIP_PREFIX".split():
-        env.pop(name, None)
+    dropped = (
+        "PYTHONHOME PYTHONPATH PYTHONDONTWRITEBYTECODE __PYVENV_LAUNCHER__ PIP_TARGET PIP_PREFIX"
+    )
+    env = {name: value for name, value in os.environ.items() if name not in dropped.split()}
     kernels = str(venv / "share" / "jupyter")
-    env["VIRTUAL_ENV"] = str(venv)
-    env["PATH"] = os.pathsep.join([str(venv_python(venv).parent), env.get("PATH", os.defpath)])
-    env["JUPYTER_PREFER_ENV_PATH"] = "1"
-    env["JUPYTER_PATH"] = os.pathsep.join(filter(None, [kernels, env.get("JUPYTER_PATH")]))
-    env["PIP_USER"] = "0"
-    return env
+    return env | {
+        "VIRTUAL_ENV": str(venv),
+        "PATH": os.pathsep.join([str(venv_python(venv).parent), env.get("PATH", os.defpath)]),
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        "JUPYTER_PATH": os.pathsep.join(filter(None, [kernels, env.get("JUPYTER_PATH")])),
+        "PIP_USER": "0",
+    }
 
 
 def inside(venv: Path) -> bool:
@@ -65,33 +66,33 @@ def state(venv: Path) -> tuple[str, bool]:
 def ask(venv: Path, code: str) -> str | None:
     """Run code in the environment's Python, apart from this folder; return what it printed."""
     try:
-        answer = subprocess.run(
+        done = subprocess.run(
             [str(venv_python(venv)), "-E", "-X", "utf8", "-c", code],
             cwd=venv,
             capture_output=True,
             encoding="utf-8",
             errors="replace",
             timeout=60,
-            check=False,
+            check=True,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.SubprocessError):
         return None
-    return answer.stdout.strip() if answer.returncode == 0 else None
+    return done.stdout.strip()
 
 
 def read_note(venv: Path) -> dict[str, Any]:
     """Return the note in an environment; empty where there is none that can be read."""
     try:
-        found = json.loads((venv / NOTE).read_text(encoding="utf-8"))
+        note = json.loads((venv / NOTE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return note if isinstance(note, dict) else {}
 
 
-def write_note(venv: Path, content: dict[str, Any]) -> None:
+def write_note(venv: Path, note: dict[str, Any]) -> None:
     """Write a note that is there whole or not at all."""
     part = venv / f"{NOTE}.part"
-    part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    part.write_text(json.dumps(note, indent=1) + "\n", encoding="utf-8")
     os.replace(part, venv / NOTE)
 
 
@@ -114,20 +115,24 @@ def clear(venv: Path, ours: bool) -> None:
     shutil.rmtree(venv)
 
 
+def make(venv: Path, note: dict[str, Any], uv: Any, python: str, keep: bool) -> None:
+    """Make an environment with uv; with `keep` it sees the packages of the Python that runs."""
+    venv.mkdir(exist_ok=True)
+    write_note(venv, note)
+    words = ["--quiet", "--no-project", "--allow-existing", "--python", python, str(venv)]
+    uv.run("venv", *(["--system-site-packages"] if keep else []), *words)
+    if keep and sys.prefix != sys.base_prefix:  # what runs is an environment too: it has the torch
+        folders = dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
+        lines = [f"import site; site.addsitedir({folder!a})\n" for folder in folders]
+        # By its name it is read after course_utils.pth: the clone's own course_utils comes first.
+        (_packages(venv) / "torch_to_keep.pth").write_text("".join(lines), encoding="ascii")
+
+
 def link_course(venv: Path) -> None:
     """Make the clone importable through a relative path, which outlives a move of the clone."""
     packages = _packages(venv)
     link = os.path.relpath(os.path.realpath(venv.parent), os.path.realpath(packages))
     (packages / "course_utils.pth").write_text(link + "\n", encoding="utf-8")
-
-
-def show_kept_packages(venv: Path) -> None:
-    """Let a new environment see the packages of the one whose Python runs, if any: they have the torch."""
-    if sys.prefix != sys.base_prefix:
-        places = dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
-        lines = [f"import site; site.addsitedir({place!a})\n" for place in places]
-        # By its name it is read after course_utils.pth: the clone's own course_utils comes first.
-        (_packages(venv) / "torch_to_keep.pth").write_text("".join(lines), encoding="ascii")
 
 
 def _packages(venv: Path) -> Path:

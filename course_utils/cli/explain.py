@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from course_utils.error_index import NOTHING, find, in_terminal, told
+from course_utils.error_index import NOTHING, find, in_terminal, render
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,5 +24,5 @@ def main(args: argparse.Namespace) -> int:
         print('Give a message in quotes, as in  explain "CUDA out of memory", or pipe one in.')
         return 2
     found = find(text)
-    print(told(found, in_terminal) if found else NOTHING)
+    print(render(found, in_terminal) if found else NOTHING)
     return 0 if found else 1

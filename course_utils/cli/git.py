@@ -21,8 +21,8 @@ class Clone:
         """Run git; return what it prints, or raise SetupError with the reason it gives."""
         done = self._run(words)
         if done.returncode:
-            said = [line.split(": ", 1)[-1] for line in done.stderr.strip().splitlines()]
-            reason = (said or ["it gave no reason"])[0].rstrip(".")
+            errors = [line.split(": ", 1)[-1] for line in done.stderr.strip().splitlines()]
+            reason = (errors or ["it gave no reason"])[0].rstrip(".")
             if reason.endswith(".lock': File exists"):
                 reason += ". Where no other git is at work, delete that file and call this again"
             raise SetupError(f"git says: {reason}.")

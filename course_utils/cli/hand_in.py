@@ -57,7 +57,8 @@ def main(args: argparse.Namespace) -> int:
     print("It holds the name, and for each answer the time, the exercise and what the check said.")
     if other:
         print(
-            f"{other} answers to exercises of another version of the course, or older than many, were passed over."
+            f"{other} answers to exercises of another version of the course, or older than many, "
+            "were passed over."
         )
     return 0
 

@@ -32,11 +32,11 @@ PIP_TO_UV = {
     "no-index": "",  # an option of uv without a variable
 }
 # uv's variables that could lead it to another Python, project or build.
-ASTRAY = re.compile(
+_MISLEADING = re.compile(
     "UV_(PYTHON|SYSTEM_PYTHON|PROJECT|WORKING_DIR.*|CONFIG_FILE|.*CONSTRAINT|OVERRIDE|EXCLUDE.*|TORCH_BACKEND"
     "|REQUIRE_HASHES|PRERELEASE|RESOLUTION|NO_BINARY.*|VENV_.*)"
 )
-CHIEF = re.compile(r"\s*(Resolved|Downloading|Downloaded|Prepared|Installed)\b")
+_PROGRESS = re.compile(r"\s*(Resolved|Downloading|Downloaded|Prepared|Installed)\b")
 
 
 @dataclass
@@ -60,17 +60,8 @@ class Installer:
         if sys.stdout.isatty() and sys.stderr.isatty():
             if subprocess.call([*self.call, *words], env=self.env) == 0:
                 return
-            print("That failed; trying once more.", flush=True)
-        status, said = self._output(words)
-        if status:
-            reason = faults.of_output(said, self.root) or (
-                f"{self.name} stopped: {faults.last_words(said)}. Call this again to try once more."
-            )
-            raise SetupError(f"{reason} Details: {self.log}")
-
-    def _output(self, words: Sequence[str]) -> tuple[int, str]:
-        """Run it, print the chief lines and log all; return the exit status and the output."""
-        said = []
+            print("That failed; trying once more.")
+        output = []
         with (
             self.log.open("a", encoding="utf-8", buffering=1) as log,
             subprocess.Popen(
@@ -87,19 +78,24 @@ class Installer:
             try:
                 for line in process.stdout or ():
                     log.write(line)
-                    said.append(line)
-                    if CHIEF.match(line):
-                        print(f"  {line.strip()[:100]}", flush=True)
+                    output.append(line)
+                    if _PROGRESS.match(line):
+                        print(f"  {line.strip()[:100]}")
             except BaseException:
                 process.terminate()
                 raise
-        return process.returncode, "".join(said)
+        if process.returncode:
+            text = "".join(output)
+            reason = faults.of_output(text, self.root) or (
+                f"{self.name} stopped: {faults.last_error(text)}. Call this again to try once more."
+            )
+            raise SetupError(f"{reason} Details: {self.log}")
 
 
 def find_uv(work: Path, sources: Iterable[Sequence[str]] = ((),)) -> str:
-    """Return the path of a uv that works: the one on the PATH, or one that pip puts into the folder ``work/uv``.
+    """Return the path of a uv that works: the one on the PATH, or one that pip puts into ``work/uv``.
 
-    Each of `sources` is pip's options for a place to take it from; the first that has it serves.
+    Each of `sources` is pip's options for where to take it from; the first that has it serves.
     """
     folder = work / "uv"
     if found := _working_uv(folder):
@@ -110,27 +106,28 @@ def find_uv(work: Path, sources: Iterable[Sequence[str]] = ((),)) -> str:
     call = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--upgrade"]
     call += ["--retries", "1", "--no-deps", "--target", str(folder)]
     env = os.environ | {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
-    said = ""
+    output = ""
     for source in sources:
         done = _captured([*call, *source, "uv"], env)
         if found := _working_uv(folder):
             return found
-        said = done.stderr + done.stdout
-    raise SetupError(faults.of_output(said, work.parent) or faults.SENTENCES["uv"])
+        output = done.stderr + done.stdout
+    raise SetupError(faults.of_output(output, work.parent) or faults.NO_UV)
 
 
 def uv_variables(env: Mapping[str, str]) -> dict[str, str]:
     """Return environment variables for uv: without those that would mislead it, and with pip's settings."""
-    kept = {name: text for name, text in env.items() if not ASTRAY.fullmatch(name)}
-    told = pip_settings()
-    if "find-links" in told:
-        told["find-links"] = ",".join(told["find-links"].split())
-    if "extra-index-url" in told:  # pip takes the best of all indexes, uv by itself the first one's
+    kept = {name: text for name, text in env.items() if not _MISLEADING.fullmatch(name)}
+    settings = pip_settings()
+    if (
+        "extra-index-url" in settings
+    ):  # pip takes the best of all indexes, uv by itself the first one's
         kept.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
-    for name in told.keys() - {"no-index"}:
-        kept.setdefault(PIP_TO_UV[name], " ".join(told[name].split()))
-    places = ssl.get_default_verify_paths()
-    if sys.platform in ("win32", "darwin") or places.cafile or places.capath:
+    for name in settings.keys() - {"no-index"}:
+        separator = "," if name == "find-links" else " "
+        kept.setdefault(PIP_TO_UV[name], separator.join(settings[name].split()))
+    certificates = ssl.get_default_verify_paths()
+    if sys.platform in ("win32", "darwin") or certificates.cafile or certificates.capath:
         kept.setdefault("UV_SYSTEM_CERTS", "1")  # a company's own are there; pip looks there too
     return kept
 
@@ -139,26 +136,23 @@ def pip_settings() -> dict[str, str]:
     """Return what pip's files and variables say about reaching packages."""
     listed = _captured([sys.executable, "-X", "utf8", "-m", "pip", "config", "list"]).stdout
     lines = re.findall(r"(?m)^(?:global|install)\.([\w-]+)=(.*)$", listed)
-    found = {name: str(ast.literal_eval(text)) for name, text in lines}
+    settings = {name: str(ast.literal_eval(text)) for name, text in lines}
     for name in PIP_TO_UV:  # a Python without pip lists nothing, not even its variables
-        found[name] = os.environ.get("PIP_" + name.upper().replace("-", "_"), found.get(name, ""))
-    return {name: found[name] for name in PIP_TO_UV if found[name]}
+        variable = "PIP_" + name.upper().replace("-", "_")
+        settings[name] = os.environ.get(variable, settings.get(name, ""))
+    return {name: settings[name] for name in PIP_TO_UV if settings[name]}
 
 
 def _working_uv(folder: Path) -> str | None:
-    for found in (shutil.which("uv"), shutil.which("uv", path=str(folder / "bin"))):
-        if found and _uv_version(found) >= OLDEST_UV:
-            return found
+    for program in (shutil.which("uv"), shutil.which("uv", path=str(folder / "bin"))):
+        try:
+            output = _captured([program, "--version"]).stdout if program else ""
+        except OSError:  # a uv of another system, or one that may not run
+            continue
+        version = re.match(r"uv (\d+)\.(\d+)", output)
+        if version and tuple(map(int, version.groups())) >= OLDEST_UV:
+            return program
     return None
-
-
-def _uv_version(uv: str) -> tuple[int, ...]:
-    try:
-        said = _captured([uv, "--version"]).stdout
-    except OSError:  # a uv of another system, or one that may not run
-        return ()
-    found = re.match(r"uv (\d+)\.(\d+)", said)
-    return tuple(map(int, found.groups())) if found else ()
 
 
 def _python_with_pip(folder: Path) -> str:
@@ -167,8 +161,8 @@ def _python_with_pip(folder: Path) -> str:
         raise SetupError(faults.no_venv())
     done = _captured([sys.executable, "-m", "venv", str(folder)])
     if done.returncode:
-        said = done.stdout + done.stderr
-        raise SetupError(faults.of_output(said, folder.parents[1]) or faults.no_venv())
+        output = done.stdout + done.stderr
+        raise SetupError(faults.of_output(output, folder.parents[1]) or faults.no_venv())
     return str(venv_python(folder))
 
 

@@ -55,10 +55,10 @@ def main(args: argparse.Namespace) -> int:
     lesson = f"{notebooks()}/{LESSON}"
     if not (ROOT / lesson).is_file():
         raise SetupError(f"{lesson} is missing:  {bootstrap.COMMAND} reset 00  brings it back.")
-    print(f"The set-up in .venv is complete ({time.monotonic() - started:.1f} s).", flush=True)
+    print(f"The set-up in .venv is complete ({time.monotonic() - started:.1f} s).")
     if args.check:
         return _check(python, env)
-    print("Starting JupyterLab. To stop it, press Ctrl-C here twice.", flush=True)
+    print("Starting JupyterLab. To stop it, press Ctrl-C here twice.")
     return bootstrap.hand_over(command(python, args), env, ROOT)
 
 

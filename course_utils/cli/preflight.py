@@ -34,10 +34,10 @@ def main(args: argparse.Namespace) -> int:
     failed = False
     for name, check in checks():
         try:
-            print(f"✓ {name:<12} {check()}", flush=True)
+            print(f"✓ {name:<12} {check()}")
         except NotReady as error:
             failed = True
-            print(f"✗ {name:<12} {error}", flush=True)
+            print(f"✗ {name:<12} {error}")
     print(
         "\nNot ready: do what stands beside each ✗, and call this again." if failed else "\nReady."
     )

@@ -58,15 +58,14 @@ def torch_choice(asked: str) -> str:
 
 def for_uv(choice: str, work: Path) -> list[str]:
     """Return the arguments of ``uv pip install`` for a choice; uv knows which driver needs which build."""
-    if choice == "cuda" and sys.platform == "win32":
-        choice = WINDOWS_CUDA
+    choice = _on_windows(choice)
     if choice in ("auto", "cpu") or _is_index(choice):
         return ["--torch-backend", choice]
     if choice.startswith("keep "):  # a marker that is never true: nothing installs another torch
-        none = work / "kept.txt"
+        overrides = work / "kept.txt"
         lines = [f"{package}; python_version < '0'\n" for package in PACKAGES]
-        none.write_text("".join(lines), encoding="utf-8")
-        return ["--overrides", str(none)]
+        overrides.write_text("".join(lines), encoding="utf-8")
+        return ["--overrides", str(overrides)]
     return [] if choice == "cuda" else [choice]
 
 
@@ -74,11 +73,14 @@ def index_of(choice: str) -> str | None:
     """Return PyTorch's own index that has the build of a choice; None where PyPI, or a mirror, has it."""
     if choice == "auto":
         choice = "cuda" if shutil.which("nvidia-smi") else "cpu"
-    if choice == "cuda" and sys.platform == "win32":
-        choice = WINDOWS_CUDA
+    choice = _on_windows(choice)
     if _is_index(choice) or (choice == "cpu" and sys.platform != "darwin"):
         return INDEX + choice
     return None
+
+
+def _on_windows(choice: str) -> str:
+    return WINDOWS_CUDA if choice == "cuda" and sys.platform == "win32" else choice
 
 
 def _is_index(choice: str) -> bool:

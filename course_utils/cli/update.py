@@ -68,7 +68,7 @@ def _fetch(clone: Clone) -> str:
             "This clone follows no branch of the course, so there is nothing to update from: call  "
             f"git switch main  and then this again. ({error})"
         ) from None
-    print("Looking for a newer version of the course.", flush=True)
+    print("Looking for a newer version of the course.")
     try:
         clone.git("fetch", "--quiet")
     except SetupError as error:

@@ -40,7 +40,7 @@ class LessonExercises:
 
 
 def lesson(lesson_id: str) -> LessonExercises:
-    """Return the exercises of a lesson, named by its number, such as ``"01"``; one without gives an empty set."""
+    """Return the exercises of a lesson, such as ``"01"``; a lesson without any gives an empty set."""
     if not (content.folder() / f"lesson{lesson_id}" / "exercises.py").is_file():
         return LessonExercises(lesson_id, ())
     listed = importlib.import_module(f"course_lessons.lesson{lesson_id}.exercises")

@@ -1,4 +1,4 @@
-"""The checker: runs a learner's answer safely, judges what it does, and says so kindly.
+"""An exercise: its texts, its reference solution, and the check of a learner's answer.
 
 An answer has one of four outcomes: *not tried* (the stub is still there), *raised* (the learner's
 code failed, with its line), *not yet* (what was seen, what was expected, and which misunderstanding
@@ -54,8 +54,8 @@ class Exercise:
     reference
         The solution: a function with the stub's name and arguments. For an exercise that asks for
         a value, a function without arguments that ends in ``return VALUE``.
-    check
-        Called as ``check(answer, judge)``. It looks at what the answer does and calls ``judge.no``
+    check_answer
+        Called as ``check_answer(answer, judge)``. It looks at what the answer does and calls ``judge.no``
         at the first thing that is wrong; it returns where the answer is right.
     why
         Why the right answer matters: shown with *right*.
@@ -80,8 +80,7 @@ class Exercise:
     limit: float = 10.0
     may_change: bool = False
     _hints_given: int = field(default=0, repr=False)
-    _hints_told: bool = field(default=False, repr=False)
-    _warm: bool = field(default=False, repr=False)
+    _hints_mentioned: bool = field(default=False, repr=False)
 
     @property
     def slug(self) -> str:
@@ -99,9 +98,9 @@ class Exercise:
         The first time that it is *not yet*, the hints are mentioned.
         """
         result = self.result(answer)
-        if result.outcome == "not_yet" and not self._hints_told:
+        if result.outcome == "not_yet" and not self._hints_mentioned:
             result = dataclasses.replace(result, aside=f"Stuck? `ex.{self.slug}.hint()` helps.")
-            self._hints_told = True
+            self._hints_mentioned = True
         if result.outcome != "not_tried":
             progress_file.note(self.id, result.outcome, result.diagnosis)
         show(result.bundle())
@@ -124,17 +123,10 @@ class Exercise:
                 if result.outcome == "raised":
                     sys.last_value = error
                 return result
-        if not self._warm:  # the first check imports and computes what others reuse, untimed
-            self._warm = True
-            reference = self.reference() if self.wants_value else self.reference
-            with redirect_stdout(_Output()):
-                guard.run(lambda: self._judge(reference), 300.0)
         output = _Output()
         with redirect_stdout(output), redirect_stderr(output):
-            finished, result = guard.run(lambda: self._judge(answer), self.limit)
-        if not finished:
-            seen = ((word("Seen"), f"more than {self.limit:g} s"),)
-            result = Result(self.id, "not_yet", "too-slow", COMMON["too-slow"], seen)
+            result = guard.run(lambda: self._run_check(answer), self.limit)
+        result = result or self._not_yet("too-slow", seen=f"more than {self.limit:g} s")
         if result.outcome == "not_tried":
             return result
         return dataclasses.replace(result, printed=output.text())
@@ -170,19 +162,14 @@ class Exercise:
         else:
             print(markdown)
 
-    def _judge(self, answer: Any) -> Result:
-        """Check an answer and return what came out, whatever that is."""
+    def _run_check(self, answer: Any) -> Result:
+        """Check an answer; return the result, whatever the answer or the check raises."""
         try:
             self._check(answer)
         except NotTried:
             return self._not_tried()
         except NotYet as refusal:
-            texts = {**COMMON, **self.diagnoses}
-            # A check that several exercises share may name a fault that this one has no text for.
-            diagnosis = refusal.diagnosis if refusal.diagnosis in texts else "wrong-value"
-            pairs = ((word("Seen"), refusal.seen), (word("Expected"), refusal.expected))
-            details = tuple((name, value) for name, value in pairs if value)
-            return Result(self.id, "not_yet", diagnosis, texts[diagnosis], details)
+            return self._not_yet(refusal.diagnosis, refusal.seen, refusal.expected)
         except Raised as raised:
             return self._raised(raised.error, raised, in_answer=True)
         except (Exception, SystemExit) as error:  # noqa: BLE001  (in the check: of what was returned)
@@ -207,16 +194,24 @@ class Exercise:
 
     def _not_tried(self) -> Result:
         text = (
-            "`todo()` is still there. Write your answer in its place, or delete its line where the comment says so. "
-            f"Then run the cell again. Stuck? `ex.{self.slug}.hint()` gives a nudge."
+            "`todo()` is still there. Write your answer in its place, or delete its line where the comment "
+            f"says so. Then run the cell again. Stuck? `ex.{self.slug}.hint()` gives a nudge."
         )
         return Result(self.id, "not_tried", text=text)
 
+    def _not_yet(self, diagnosis: str, seen: str, expected: str = "") -> Result:
+        texts = {**COMMON, **self.diagnoses}
+        # A check that several exercises share may name a fault that this one has no text for.
+        diagnosis = diagnosis if diagnosis in texts else "wrong-value"
+        pairs = ((word("Seen"), seen), (word("Expected"), expected))
+        details = tuple((name, value) for name, value in pairs if value)
+        return Result(self.id, "not_yet", diagnosis, texts[diagnosis], details)
+
     def _raised(self, error: BaseException, problem: BaseException, *, in_answer: bool) -> Result:
-        case = getattr(problem, "case", ())
-        no_room = isinstance(error, MemoryError) or "can't allocate memory" in brief(error)
-        text = _NO_ROOM if no_room else "The check called your code, and this came out:"
-        details = (*_where(error, in_answer), *case)
+        text = "The check called your code, and this came out:"
+        if isinstance(error, MemoryError) or "can't allocate memory" in brief(error):
+            text = "The check called your code, and it asked for more memory than a check may take:"
+        details = (*_where(error, in_answer), *getattr(problem, "case", ()))
         # For explain(). Without its traceback it keeps no frame alive.
         sys.last_value = BaseException.with_traceback(error, None)
         return Result(self.id, "raised", brief(type(error).__name__), text, details)
@@ -238,9 +233,6 @@ def _calls_todo(code: CodeType) -> bool:
     return todo.__name__ in code.co_names or any(map(_calls_todo, inner))
 
 
-_NO_ROOM = "The check called your code, and it asked for more memory than a check may take:"
-
-
 def _as_value(source: str) -> str:
     """Turn a function without arguments that ends in ``return VALUE`` into ``answer = VALUE``."""
     before, _, value = source.partition(":\n")[2].rpartition("return ")
@@ -252,10 +244,8 @@ def _guarded(answer: Callable[..., Any], judge: Judge, may_change: bool) -> Call
 
     @functools.wraps(answer)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = [*args, *kwargs.values()]
-        before = (
-            [] if may_change else [(value, _snapshot(value)) for value in given if _plain(value)]
-        )
+        inputs = [] if may_change else filter(_is_data, [*args, *kwargs.values()])
+        before = [(value, _snapshot(value)) for value in inputs]
         modes = guard.modes()
         try:
             got = answer(*args, **kwargs)
@@ -275,25 +265,23 @@ def _guarded(answer: Callable[..., Any], judge: Judge, may_change: bool) -> Call
     return call
 
 
-def _plain(value: object) -> bool:
-    """Whether a value is data that can be compared before and after a call."""
+def _is_data(value: object) -> bool:
+    """Return whether a value can be compared before and after a call."""
     if isinstance(value, (list, tuple)):
-        return all(_plain(item) for item in value)
+        return all(map(_is_data, value))
     if isinstance(value, Mapping):
-        return all(_plain(item) for item in value.values())
-    return is_array(value) or isinstance(value, (int, float, str, bytes, bool, type(None)))
+        return all(map(_is_data, value.values()))
+    return is_array(value) or isinstance(value, (int, float, str, bytes, type(None)))
 
 
 def _snapshot(value: Any) -> Any:
-    """A copy that shares nothing with the value; a tensor's copy is outside the autograd graph."""
+    """Copy data so that it shares nothing with the value; a tensor's copy is outside the autograd graph."""
     if isinstance(value, (list, tuple)):
-        items = [_snapshot(item) for item in value]
+        items = map(_snapshot, value)
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, Mapping):
         return {key: _snapshot(item) for key, item in value.items()}
-    if hasattr(value, "detach"):
-        return value.detach().clone()
-    return copy.deepcopy(value)
+    return value.detach().clone() if hasattr(value, "detach") else copy.deepcopy(value)
 
 
 def _same_arguments(answer: Callable[..., Any], reference: Callable[..., Any]) -> bool:
@@ -302,7 +290,7 @@ def _same_arguments(answer: Callable[..., Any], reference: Callable[..., Any]) -
     except TypeError:
         return False
     except ValueError:  # a built-in without a signature: let the check call it
-        return True
+        pass
     return True
 
 
@@ -313,14 +301,14 @@ def _signature(function: Callable[..., Any]) -> str:
 
 
 def _where(error: BaseException, in_answer: bool) -> tuple[tuple[str, str], ...]:
-    """The learner's line that failed, and what it raised."""
-    frames = [
-        f for f in traceback.extract_tb(error.__traceback__) if "course_utils" not in f.filename
-    ]
-    own = [f for f in frames if "ipykernel" in f.filename or "ipython" in f.filename]
+    """Return the learner's line that failed, and the error's message, each with its name."""
+    frames = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in frames if "course_utils" not in frame.filename]
+    cells = [f for f in frames if "ipykernel" in f.filename or "ipython" in f.filename]
+    # A forward is called by the check's model: the learner's frame is not the first one.
+    shown = cells[-1:] or (frames[:1] if in_answer else [])
+    lines = [(f"Line {frame.lineno}, in {frame.name}", frame.line or "") for frame in shown]
     message = "".join(traceback.format_exception_only(type(error), error)).strip()
-    mine = own[-1:] or (frames[:1] if in_answer else [])  # a forward is called by the check's model
-    lines = [(f"Line {frame.lineno}, in {frame.name}", frame.line or "") for frame in mine]
     return (*lines, (word("Error"), brief(message, 600)))
 
 

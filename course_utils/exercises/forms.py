@@ -41,8 +41,8 @@ class OverCases:
     read
         Makes of what the answer gave what is compared, or refuses it. A number is wanted unless told.
     look
-        Makes of a result, and of the case as the call left it, what is compared: ``look(got, *case)``, say the
-        weights of a model that was trained. Used for the answer, the reference and the twins.
+        Makes of a result, and of the case as the call left it, what is compared: ``look(got, *case)``, say
+        the weights of a model that was trained. Used for the answer, the reference and the twins.
     draw
         Makes one more case of a ``random.Random``. Cases drawn from a fixed seed join the others.
     alike
@@ -51,7 +51,8 @@ class OverCases:
         The diagnosis of an answer that follows no twin; or a function that returns it, of what the answer and
         the reference gave for the wrong case that is shown, and the case.
     situation
-        Says a case in words; else by its arguments. The first wrong case is shown, of those drawn the shortest.
+        Says a case in words; else by its arguments. The first wrong case is shown, of those drawn the
+        shortest.
     shown
         Writes a value for the learner; else it is cut to where it differs from the other.
     """
@@ -75,34 +76,35 @@ class OverCases:
         right = self.values(self.reference)
         got: list[Any] = []
         wrong = False
-        for case, expected in zip(self.made(), right, strict=True):
+        for case, expected in zip(self.all_cases(), right, strict=True):
             try:
                 got.append(self._value(answer, case, refuse))
             except Exception as error:
                 if not wrong:
-                    error.case = ((word("Case"), self._said(self.made()[len(got)])),)
+                    error.case = ((word("Case"), self._describe(self.all_cases()[len(got)])),)
                     raise
                 # After the first wrong value it is one more wrong value, and no reason to stop.
                 got.append(_Failed())
             wrong = wrong or not agree(self.alike, got[-1], expected)
         if not wrong:
             return
-        asked = self.made()
+        cases = self.all_cases()
 
         def say(at: int) -> tuple[str, str]:
             write = self.shown or _short
             seen, expected = write(got[at]), write(right[at])
             if seen == expected or (self.shown is None and max(len(seen), len(expected)) > 60):
                 seen, expected = apart(got[at], right[at], self.alike)
-            return f"{seen} for {self._said(asked[at])}", expected
+            return f"{seen} for {self._describe(cases[at])}", expected
 
         def simple(at: int) -> tuple[bool, int, int]:
-            drawn = self.draw is not None and at >= len(asked) - DRAWN
-            return isinstance(got[at], _Failed), len(self._said(asked[at])) if drawn else 0, at
+            drawn = self.draw is not None and at >= len(cases) - DRAWN
+            return isinstance(got[at], _Failed), len(self._describe(cases[at])) if drawn else 0, at
 
         def otherwise(at: int) -> str:
-            of = self.otherwise
-            return of(got[at], right[at], *asked[at]) if callable(of) else of
+            if not callable(self.otherwise):
+                return self.otherwise
+            return self.otherwise(got[at], right[at], *cases[at])
 
         judge.closest(
             got,
@@ -117,7 +119,7 @@ class OverCases:
             simple=simple,
         )
 
-    def made(self) -> Sequence[tuple[Any, ...]]:
+    def all_cases(self) -> Sequence[tuple[Any, ...]]:
         """Return the cases, those drawn at the end."""
         cases = list(self.cases() if callable(self.cases) else self.cases)
         if self.draw:
@@ -128,14 +130,14 @@ class OverCases:
     def values(self, function: Callable[..., Any], safe: bool = False) -> list[Any]:
         """Return what a function gives for each case; an error stands in its place where ``safe``."""
         call = partial(_outcome, self._value) if safe else self._value
-        return [call(function, case) for case in self.made()]
+        return [call(function, case) for case in self.all_cases()]
 
     def _value(self, function: Callable[..., Any], case: Sequence[Any], read: Any = None) -> Any:
         got = self.run(function, *case) if self.run else function(*case)
         got = read(got) if read else got
         return self.look(got, *case) if self.look else got
 
-    def _said(self, case: tuple[Any, ...]) -> str:
+    def _describe(self, case: tuple[Any, ...]) -> str:
         return (self.situation or self._arguments)(*case)
 
     def _arguments(self, *case: Any) -> str:

@@ -17,11 +17,13 @@ COMMON = {
     "not-a-value": "Hand over a value here, not a function.",
     "no-value": "The answer is None. Put the value that the task asks for in its place.",
     "wrong-arguments": "Keep the arguments of the stub: the check calls your function with them.",
-    "returned-nothing": "Your function gave None back. A function that reaches its end without meeting a return does that.",
+    "returned-nothing": "Your function gave None back. A function that reaches its end without meeting a "
+    "return does that.",
     "wrong-type": "The answer is of another type than the task asks for.",
     "wrong-value": "This isn't what the task asks for yet. Compare what was seen with what was expected.",
     "rounded": "What came back is rounded. Give all its digits.",
-    "changed-input": "Your function changed what it was given. Work on a copy, so that the caller's data stays as it was.",
+    "changed-input": "Your function changed what it was given. Work on a copy, so that the caller's data "
+    "stays as it was.",
     "too-slow": "The check stopped your code, because it took too long. Does each of its loops end?",
 }
 """Diagnoses that any exercise can give."""
@@ -73,10 +75,11 @@ class Judge:
         Parameters
         ----------
         diagnosis
-            The id of one of the exercise's diagnoses, or of a common one. Without it the learner reads only what
-            was seen and what was expected.
+            The id of one of the exercise's diagnoses, or of a common one. Without it the learner reads only
+            what was seen and what was expected.
         seen, expected
-            What the answer did and what was asked for: two texts, or two values, which are cut to where they differ.
+            What the answer did and what was asked for: two texts, or two values, which are cut to where
+            they differ.
         """
         texts = zip((seen, expected), apart(seen, expected), strict=True)
         raise NotYet(diagnosis, *("" if value is None else text for value, text in texts))
@@ -128,7 +131,7 @@ class Judge:
         return got
 
     def listed(self, got: object, name: str) -> Any:
-        """Return ``got`` where it is a list or tuple; an array or tensor of at most 10,000 numbers as a list."""
+        """Return ``got`` where it is a list or tuple, or as a list an array of at most 10,000 numbers."""
         if is_array(got) and got.shape and math.prod(got.shape) <= 10_000:
             got = got.tolist()
         return self.is_a(got, (list, tuple), name)
@@ -156,41 +159,44 @@ class Judge:
         """Refuse results that are not right, with the diagnosis of the wrong twin that they follow.
 
         An answer follows a twin where it is like it on every case on which the twin is wrong: two cases at
-        least, and the answer's first wrong case or half of them. Of several the one that explains most is taken.
+        least, and the answer's first wrong case or half of them. Of several the one that explains most is
+        taken.
 
         Parameters
         ----------
         got, right
             What the answer and the reference gave, a value for each case.
         twins
-            For each diagnosis, what wrong functions gave, a value for each case; the first has that fault alone.
+            For each diagnosis, what wrong functions gave, a value for each case; the first has that fault
+            alone.
         alike
-            Whether two values count as equal; ``same`` unless told.
+            Whether two values count as equal; ``same`` by default.
         otherwise
             The diagnosis of results that follow no twin, or what returns it for the number of the case shown.
         say
             What is shown of a case, by its number: seen, expected. Else its values, cut to where they differ.
         simple
-            A key by which a case is simple: of the wrong cases the simplest is shown. Else the first.
+            Sort key: the smallest failing case is shown. By default the first.
         """
         alike = alike or same
-        if not (off := [at for at, r in enumerate(right) if not agree(alike, got[at], r)]):
+        failing = [at for at, r in enumerate(right) if not agree(alike, got[at], r)]
+        if not failing:
             return
-        told, explained, telling = "", [], []
-        for diagnosis, several in twins.items():
-            plain: list[int] = []
-            for twin in several:
-                wrong = [at for at, r in enumerate(right) if not agree(alike, twin[at], r)]
-                plain = plain or wrong
-                follows = all(agree(alike, got[at], twin[at]) for at in wrong)
-                much = off[0] in wrong or len(wrong) >= len(off) / 2
-                if follows and much and len(wrong) > max(1, len(explained)):
-                    told, explained = diagnosis, wrong
-                    telling = [at for at in wrong if at in plain]
-        telling = [at for at in telling or explained if at in off] or off
-        at = min(telling, key=simple or (lambda at: at))
-        if not told and all(rounded(got[k], right[k]) for k in off):
-            told = "rounded"
-        told = told or (otherwise(at) if callable(otherwise) else otherwise)
+        best, explained, typical = "", [], []
+        for diagnosis, variants in twins.items():
+            first: list[int] = []  # the cases on which the first variant is wrong
+            for values in variants:
+                wrong = [at for at, r in enumerate(right) if not agree(alike, values[at], r)]
+                first = first or wrong
+                follows = all(agree(alike, got[at], values[at]) for at in wrong)
+                relevant = failing[0] in wrong or len(wrong) >= len(failing) / 2
+                if follows and relevant and len(wrong) > max(1, len(explained)):
+                    best, explained = diagnosis, wrong
+                    typical = [at for at in wrong if at in first]
+        candidates = [at for at in typical or explained if at in failing] or failing
+        at = min(candidates, key=simple or (lambda at: at))
+        if not best and all(rounded(got[k], right[k]) for k in failing):
+            best = "rounded"
+        best = best or (otherwise(at) if callable(otherwise) else otherwise)
         seen, expected = say(at) if say else apart(got[at], right[at], alike)
-        self.no(told, seen=seen, expected=expected)
+        self.no(best, seen=seen, expected=expected)

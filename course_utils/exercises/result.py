@@ -46,7 +46,8 @@ class Result:
         colour = _COLOURS[self.outcome]
         body = "".join(
             f'<div style="margin-top:.3em"><span style="opacity:.75">{html.escape(name)}</span>'
-            f'<pre style="margin:.1em 0 0 1em;white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere">{html.escape(value)}</pre></div>'
+            '<pre style="margin:.1em 0 0 1em;white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere">'
+            f"{html.escape(value)}</pre></div>"
             for name, value in details
         )
         if self.aside:

@@ -20,7 +20,7 @@ def brief(value: object, most: int = 300) -> str:
 
 
 def same(a: object, b: object) -> bool:
-    """Return whether two values are equal: tensors and arrays element by element, nested too; NaN equals NaN."""
+    """Return whether two values are equal: arrays element by element, nested too; NaN equals NaN."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):  # a state_dict and a dict may be equal
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if type(a) is not type(b):
@@ -36,7 +36,7 @@ def same(a: object, b: object) -> bool:
 
 
 def nearly(rel: float = 1e-5, abs: float = 1e-6) -> Callable[[Any, Any], bool]:
-    """Return a comparison of numbers, tensors, and lists and dicts of them: ``abs + rel * size`` apart at most.
+    """Return a comparison of numbers, tensors, lists and dicts: they differ by ``abs + rel * size`` at most.
 
     Shapes must be equal; number types, dtypes and devices need not be, nor whether it is a list or a tuple.
     A float that is the other ``rounded`` is not like it where ``rel`` is that of float32.
