@@ -4,7 +4,7 @@ import operator
 
 from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def weight_bytes(parameters, bits):
@@ -20,7 +20,7 @@ def _draw(random):
 
 
 _of = variants(weight_bytes, "return parameters * bits / 8", "p, b = parameters, bits\nreturn {}")
-_TWINS = {
+_MISTAKES = {
     "bits": _of("p * b"),
     "larger-unit": _of("p * b / 8 / 1e9", "p * b / 8 / 2**30"),
     "whole-bytes": _of("p * (b // 8)", "p * -(-b // 8)"),
@@ -51,10 +51,10 @@ print(days * (minutes // 60))  # 0, because each day was rounded down
 ```""",
     ),
     reference=weight_bytes,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         weight_bytes,
         _CASES,
-        _TWINS,
+        _MISTAKES,
         draw=_draw,
         alike=operator.eq,
         situation=lambda parameters, bits: f"{parameters:,} parameters of {bits} bits",

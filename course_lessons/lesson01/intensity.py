@@ -2,7 +2,7 @@
 
 from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def intensity(n, k, m, bytes_per_number):
@@ -20,7 +20,7 @@ def _draw(random):
 
 
 _of = variants(intensity, "return flops / moved", "b = bytes_per_number\nreturn {}")
-_TWINS = {
+_MISTAKES = {
     "one-flop": _of("n*k*m / moved"),
     "no-output": _of("flops / (b*(n*k + k*m))", "n*k*m / (b*(n*k + k*m))"),
     "numbers-not-bytes": _of("flops * b / moved", "n*k*m * b / moved"),
@@ -52,7 +52,7 @@ print(work / traffic)  # 0.333 FLOPs per byte
 ```""",
     ),
     reference=intensity,
-    check_answer=OverCases(intensity, _CASES, _TWINS, draw=_draw),
+    check_answer=ComparesToReference(intensity, _CASES, _MISTAKES, draw=_draw),
     why="For square float32 matrices the intensity is n/6, so it grows with the size, and that's why a "
     "GPU likes large matrix products best. A batch of 1 makes it tiny, and then memory sets the "
     "pace.",

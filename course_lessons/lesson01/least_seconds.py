@@ -4,7 +4,7 @@ import numbers
 
 from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases, near
+from course_utils.exercises.forms import ComparesToReference, near
 
 
 def least_seconds(flops, bytes_moved, peak_flops, bandwidth):
@@ -49,7 +49,7 @@ def _alike(got, right):
 
 _seconds = variants(least_seconds, "max(compute, memory), limit", "{}, None")
 _named = variants(least_seconds, "compute > memory")
-_TWINS = {
+_MISTAKES = {
     "added": _seconds("compute + memory"),
     "easier-limit": _seconds("min(compute, memory)"),
     "crossed": _seconds("max(flops / bandwidth, bytes_moved / peak_flops)", "flops / bandwidth"),
@@ -84,7 +84,9 @@ print(max(minutes, key=minutes.get))  # potatoes, though there are more beans
 ```""",
     ),
     reference=least_seconds,
-    check_answer=OverCases(least_seconds, _CASES, _TWINS, read=_read, draw=_draw, alike=_alike),
+    check_answer=ComparesToReference(
+        least_seconds, _CASES, _MISTAKES, read=_read, draw=_draw, alike=_alike
+    ),
     why="This is the roofline, written as a time. If you measure far more than this, something else is "
     "to blame, such as overhead, waiting or a bad memory pattern, and lesson 07 shows you how to "
     "find it.",

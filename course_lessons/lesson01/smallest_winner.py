@@ -3,9 +3,9 @@
 import numbers
 import operator
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def smallest_winner(sizes, cpu_flops, device_flops, launch_seconds, bus_bytes):
@@ -45,7 +45,7 @@ def _draw(random):
 
 
 _TRANSFERS = "3 * 4 * n**2 / bus_bytes"
-_TWINS = {
+_MISTAKES = {
     "tie": {"device < cpu": "device <= cpu"},
     "no-transfers": ({_TRANSFERS: "0"}, {_TRANSFERS: "3 * 4 * n / bus_bytes"}),
     "one-way": {_TRANSFERS: "2 * 4 * n**2 / bus_bytes"},
@@ -95,10 +95,10 @@ print(first_cheaper([6, 12]))  # None
 ```""",
     ),
     reference=smallest_winner,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         smallest_winner,
         _CASES,
-        twins_of(smallest_winner, _TWINS),
+        known_mistakes_of(smallest_winner, _MISTAKES),
         read=_read,
         draw=_draw,
         alike=operator.eq,

@@ -2,7 +2,7 @@
 
 from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def speedup(cpu_seconds, device_seconds):
@@ -22,7 +22,7 @@ _of = variants(
     "return cpu_seconds / device_seconds",
     "cpu, device = cpu_seconds, device_seconds\nreturn {}",
 )
-_TWINS = {
+_MISTAKES = {
     "never-below-1": _of("max(cpu, device) / min(cpu, device)", "max(1.0, cpu / device)"),
     "upside-down": _of("device / cpu", "device // cpu"),
     "difference": _of("cpu - device", "device - cpu"),
@@ -54,7 +54,7 @@ print(new / old)  # 0.4, which isn't the speed-up any more
 ```""",
     ),
     reference=speedup,
-    check_answer=OverCases(speedup, _CASES, _TWINS, draw=_draw),
+    check_answer=ComparesToReference(speedup, _CASES, _MISTAKES, draw=_draw),
     why="Below 1, the device is slower. When you quote a speed-up, name both times too, because a slow "
     "CPU is an easy way to a large number.",
     diagnoses={

@@ -11,7 +11,7 @@ from torch import nn
 
 from course_lessons.shared.checking import Batches
 from course_utils.exercises import Judge
-from course_utils.exercises.forms import OverCases, nearly
+from course_utils.exercises.forms import ComparesToReference, nearly
 
 
 def small_model(*, norm: bool = True, dropout: float = 0.0) -> nn.Sequential:
@@ -38,13 +38,17 @@ def _count(optimizer: Any, *_: Any) -> None:
     optimizer.steps += 1
 
 
-def over(reference: Any, case: Any, n: int, twins: Mapping[str, Any], **more: Any) -> OverCases:
-    """Return `OverCases` over `n` trainings or evaluations, which `case` makes anew by their number."""
+def over(
+    reference: Any, case: Any, n: int, known_mistakes: Mapping[str, Any], **more: Any
+) -> ComparesToReference:
+    """Return `ComparesToReference` over `n` trainings or evaluations, which `case` makes anew by their number."""
     more = {"alike": nearly(1e-4, 1e-5), "situation": _situation, **more}
-    return OverCases(reference, lambda: [case(i) for i in range(n)], twins, **more)
+    return ComparesToReference(
+        reference, lambda: [case(i) for i in range(n)], known_mistakes, **more
+    )
 
 
-def weights_after(reference: Any, case: Any, n: int, twins: Any) -> OverCases:
+def weights_after(reference: Any, case: Any, n: int, known_mistakes: Any) -> ComparesToReference:
     """Return a check of an answer's steps, and of the weights and the learning rate after them.
 
     A case holds a model, batches, an optimiser, and more.
@@ -59,7 +63,7 @@ def weights_after(reference: Any, case: Any, n: int, twins: Any) -> OverCases:
         mode = f", {in_eval} batches in eval mode" if in_eval else ""
         return f"{steps} step{'s' * (steps != 1)}, a weight {float(weights[0][0, 0]):.5f}, lr {rate:g}{mode}"
 
-    return over(reference, case, n, twins, look=look, shown=shown)
+    return over(reference, case, n, known_mistakes, look=look, shown=shown)
 
 
 def _situation(_: object, batches: Batches, *more: Any) -> str:

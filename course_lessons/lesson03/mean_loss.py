@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import made_batches
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 
 from .checking import over, python_float, small_model
@@ -24,7 +24,7 @@ def mean_loss(model, batches):
     return total.item() / count
 
 
-_TWINS = twins_of(
+_MISTAKES = known_mistakes_of(
     mean_loss,
     {
         "ragged-mean": {
@@ -41,7 +41,7 @@ def _case(i):
     return small_model(dropout=0.5).eval(), made_batches(_SIZES[i], seed=i + 2)
 
 
-_MEAN = over(mean_loss, _case, len(_SIZES), _TWINS, read=python_float)
+_MEAN = over(mean_loss, _case, len(_SIZES), _MISTAKES, read=python_float)
 
 
 def _snapshot(model):

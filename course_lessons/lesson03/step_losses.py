@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 import simgpu
 from course_lessons.shared.checking import keeps, made_batches
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 
 from .checking import over, sgd, small_model, weights_after
@@ -23,14 +23,14 @@ def step_losses(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-_LEARNS = twins_of(
+_LEARNS = known_mistakes_of(
     step_losses,
     {
         "piles-up": {"optimizer.zero_grad()": ""},
         "summed": {"(model(x), y)": "(model(x), y, reduction='sum')"},
     },
 )
-_GIVES = twins_of(
+_GIVES = known_mistakes_of(
     step_losses, {"after-step": {"loss.detach()": "F.cross_entropy(model(x), y).detach()"}}
 )
 _SIZES = ((5, 3, 2, 2), (4,) * 9, (6, 2, 3))

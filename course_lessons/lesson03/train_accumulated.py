@@ -3,7 +3,7 @@
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import made_batches
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 
 from .checking import sgd, small_model, weights_after
@@ -25,7 +25,7 @@ _FULL_GROUPS = {_GROUPS: "range(0, len(batches) // k * k, k)"}
 _PART = 'F.cross_entropy(model(x), y, reduction="sum") / count'
 _BY_K = "F.cross_entropy(model(x), y) / k"
 
-_TWINS = twins_of(
+_MISTAKES = known_mistakes_of(
     train_accumulated,
     {
         "by-k": {_PART: _BY_K},
@@ -52,7 +52,7 @@ def _case(i):
     return model, made_batches(sizes, seed=i + 1), sgd(model), k
 
 
-_WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _TWINS)
+_WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _MISTAKES)
 
 
 def _check_train_accumulated(answer, judge):

@@ -3,7 +3,7 @@
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import made_batches
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 
 from .checking import over, python_float, sgd, small_model, weights_after
@@ -23,7 +23,7 @@ def train_epoch(model, batches, optimizer):
 
 
 _LINE, _STEP = "loss = F.cross_entropy(model(x), y)", "optimizer.step()"
-_LEARNS = twins_of(
+_LEARNS = known_mistakes_of(
     train_epoch,
     {
         "piles-up": {"optimizer.zero_grad()": ""},
@@ -33,7 +33,7 @@ _LEARNS = twins_of(
     },
 )
 _MEAN_OF_MEANS = {"loss.item() * len(y)": "loss.item()", "total / seen": "total / len(batches)"}
-_GIVES = twins_of(train_epoch, {"ragged-mean": _MEAN_OF_MEANS})
+_GIVES = known_mistakes_of(train_epoch, {"ragged-mean": _MEAN_OF_MEANS})
 _SIZES = ((4, 4, 3), (5, 2), (3, 3, 3, 2), (2, 6), (4, 4))
 
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import torch
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 
 from ..shared.checking import made_batches
@@ -64,7 +64,7 @@ def _situation(dtype, sizes, overflow):
 
 _ZERO, _BACKWARD = "optimizer.zero_grad()", "scaler.scale(loss).backward()"
 _SHARE = " * len(y) / count"
-TWINS = twins_of(
+MISTAKES = known_mistakes_of(
     accumulate,
     {
         "by-batches": {_SHARE: " / len(batches)"},
@@ -78,7 +78,7 @@ _CASES = (
     (torch.float16, (5,), False),
     (torch.float16, (4, 2, 3), True),  # one micro-batch overflows: no step for any of them
 )
-_check_accumulate = over_runs(_two_steps, accumulate, _CASES, TWINS, _situation)
+_check_accumulate = over_runs(_two_steps, accumulate, _CASES, MISTAKES, _situation)
 
 
 EXERCISE = Exercise(

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from course_utils.exercises import Judge
-from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.forms import ComparesToReference, as_tuple
 
 from ..shared.checking import one_thread
 from .runs import Run
@@ -19,7 +19,7 @@ def over_runs(
     run_with: Callable[..., Callable[..., Any]],
     reference: Callable[..., Any],
     cases: Sequence[tuple[Any, ...]],
-    twins: Mapping[str, Any],
+    known_mistakes: Mapping[str, Any],
     situation: Callable[..., str] | None = None,
 ) -> Callable[[Any, Judge], None]:
     """Return a check that compares runs, step by step.
@@ -27,10 +27,10 @@ def over_runs(
     ``run_with(step, judge)`` returns what runs a case with a learner's step and returns what each step did
     (``Run.step_made``); with a judge, it also judges how the steps were made.
     """
-    check = OverCases(
+    check = ComparesToReference(
         run_with(reference),
         cases,
-        {name: tuple(map(run_with, several(twin))) for name, twin in twins.items()},
+        {name: tuple(map(run_with, as_tuple(mistake))) for name, mistake in known_mistakes.items()},
         read=lambda judge, got: got,
         alike=_same_steps,
         situation=situation,

@@ -7,7 +7,7 @@ import torch
 
 from course_utils.devices import Abilities
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import brief
 
 
@@ -59,7 +59,7 @@ def _diagnose(got, right, can):
     return "cpu-float16" if on_cpu and dtype is torch.float16 else "wrong-value"
 
 
-_VALUES = OverCases(
+_VALUES = ComparesToReference(
     choose_precision,
     _CASES,
     {},

@@ -5,7 +5,7 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 
 from ..shared.checking import made_batches
@@ -51,7 +51,7 @@ _CLIP = "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)"
 _NORM = "torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])"
 _DIVIDE = "for parameter in model.parameters():\n    parameter.grad /= scaler.get_scale()"
 _BY_VALUE = f"{_NORM}\ntorch.nn.utils.clip_grad_value_(model.parameters(), max_norm)"
-TWINS = twins_of(
+MISTAKES = known_mistakes_of(
     clipped_step,
     {
         "clips-scaled": ({_UNSCALE: ""}, {_UNSCALE: "", _CLIP: f"{_CLIP} / scaler.get_scale()"}),
@@ -68,7 +68,7 @@ _CASES = (
     (True, 2.0, 30.0),
     (False, 0.1, 1.0),
 )
-_check_clipped_step = over_runs(_one_step, clipped_step, _CASES, TWINS, _situation)
+_check_clipped_step = over_runs(_one_step, clipped_step, _CASES, MISTAKES, _situation)
 
 
 EXERCISE = Exercise(

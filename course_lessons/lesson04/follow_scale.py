@@ -2,9 +2,9 @@
 
 import operator
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def follow_scale(overflows, init_scale, growth_interval):
@@ -40,7 +40,7 @@ def _draw(source):
 
 _COUNT, _DUE = "good = 0 if overflow else good + 1", "good == growth_interval"
 _NO_RESTART = {"scale, good = scale * 2, 0": "scale = scale * 2"}
-_TWINS = {
+_MISTAKES = {
     "not-reset": {_COUNT: "good += not overflow"},
     "by-number": {_COUNT: "good += 1", _DUE: "good % growth_interval == 0", **_NO_RESTART},
     "grows-on": {_DUE: "good >= growth_interval", **_NO_RESTART},
@@ -82,10 +82,10 @@ for loss in [3.0, 2.5, 2.6, 2.7, 2.4]:
 ```""",
     ),
     reference=follow_scale,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         follow_scale,
         _cases,
-        twins_of(follow_scale, _TWINS),
+        known_mistakes_of(follow_scale, _MISTAKES),
         read=_read,
         draw=_draw,
         alike=operator.eq,

@@ -4,9 +4,9 @@ import math
 
 import torch
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import nearly
 
 from ..shared.checking import Calls
@@ -18,7 +18,7 @@ def logits_loss(logits, targets):
 
 
 _CALL = "with_logits(logits, targets)"
-TWINS = twins_of(
+MISTAKES = known_mistakes_of(
     logits_loss,
     {
         "sum": {_CALL: 'with_logits(logits, targets, reduction="sum")'},
@@ -50,10 +50,10 @@ def _read(judge, got):
     return got.item()
 
 
-_VALUES = OverCases(
+_VALUES = ComparesToReference(
     logits_loss,
     lambda: [(logits.clone(), targets.clone()) for logits, targets in _CASES],
-    TWINS,
+    MISTAKES,
     read=_read,
     draw=_draw,
     alike=nearly(2e-5, 1e-6),

@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import made_batches
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 from simgpu import cluster
@@ -73,7 +73,7 @@ def _program(dist, call, sizes):
 
 _TERM, _SHARE = "(loss_fn(model(x), y) * len(x) / rows)", " * len(x) / rows"
 _LAST = "add_gradient(*parts[-1])"
-_TWINS = {
+_MISTAKES = {
     "every-part": {"with model.no_sync():": "if True:"},
     "forward-outside": {
         f"{_TERM}.backward()": f"loss = {_TERM}\n"
@@ -127,7 +127,7 @@ cluster.run(two_passes, ranks=2)
     check_answer=OnRanks(
         accumulate,
         _CASES,
-        twins_of(accumulate, _TWINS),
+        known_mistakes_of(accumulate, _MISTAKES),
         alike=nearly(1e-4, 1e-6),
         situation=lambda sizes: f"parts of {' / '.join(map(words, sizes))} rows on the ranks",
         program=_program,

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from course_lessons.shared.checking import OrValueError
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import same
 
@@ -78,7 +78,7 @@ def _changing_keys(change):
     return rescue
 
 
-_TWINS = {
+_MISTAKES = {
     "everywhere": _changing_keys(lambda key: key.replace("module.", "").replace("_orig_mod.", "")),
     "key-by-key": _changing_keys(
         lambda key: key.removeprefix("module.").removeprefix("_orig_mod.")
@@ -125,7 +125,7 @@ for ending in ("", ".jpg", ".png"):
     check_answer=OrValueError(
         rescue,
         _cases,
-        twins_of(rescue, _TWINS),
+        known_mistakes_of(rescue, _MISTAKES),
         look=_sources,
         alike=same,
         situation=lambda s, m: f"a checkpoint with {[*s]}, a model with {[*m.state_dict()]}",

@@ -1,8 +1,8 @@
 """Two measurements and a straight line."""
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def batch_that_fits(small, large, capacity):
@@ -39,7 +39,7 @@ def _draw(source):
 
 
 _LINE = "few + (capacity - low) * (many - few) // (high - low)"
-_TWINS = {
+_MISTAKES = {
     "no-fixed-part": (
         lambda small, large, capacity: capacity * large[0] // large[1],
         {"few + (capacity - low)": "capacity"},
@@ -84,10 +84,10 @@ print(peak)  # 2200
 ```""",
     ),
     reference=batch_that_fits,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         batch_that_fits,
         _CASES,
-        twins_of(batch_that_fits, _TWINS),
+        known_mistakes_of(batch_that_fits, _MISTAKES),
         draw=_draw,
         situation=lambda *case: "{} and {} in {:,} bytes".format(*case),
     ),

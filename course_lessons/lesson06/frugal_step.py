@@ -4,7 +4,7 @@ import torch
 
 import simgpu
 from course_lessons.shared.checking import how_far_off, keeps, one_thread
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 from course_utils.exercises.values import nearly
@@ -29,7 +29,7 @@ ROOM, TIME = "300 MB", 1.6
 
 _ZERO, _SHARE = "optimizer.zero_grad()", " * len(rows) / len(x)"
 _ZERO_EACH = {_ZERO: "", "loss = ": f"{_ZERO}\nloss = "}
-FRUGAL_TWINS = twins_of(
+FRUGAL_MISTAKES = known_mistakes_of(
     frugal_step,
     {
         "mean-of-means": ({_SHARE: " / 4"}, {_SHARE: ""}),
@@ -78,8 +78,11 @@ def _check(answer, judge):
 
 def _followed(change, size):
     """Return the diagnosis of the known mistake that changes the weights alike."""
-    for diagnosis, twins in FRUGAL_TWINS.items():
-        if any(how_far_off(change, after(twin, size).change) < TOLERANCE for twin in twins):
+    for diagnosis, known_mistakes in FRUGAL_MISTAKES.items():
+        if any(
+            how_far_off(change, after(mistake, size).change) < TOLERANCE
+            for mistake in known_mistakes
+        ):
             return diagnosis
     return "wrong-value"
 

@@ -5,9 +5,9 @@ import operator
 import torch
 from torch import nn
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def state_bytes(model, states_per_parameter):
@@ -61,7 +61,7 @@ def _read(judge, got):
 
 _EVERY = "p for _, p in model.named_parameters(remove_duplicate=False)"
 _TRAINED = "p for p in model.parameters() if p.requires_grad"
-_TWINS = {
+_MISTAKES = {
     "elements": {" * t.element_size()": ""},
     "always-four": (
         {"t.element_size()": "4"},
@@ -109,10 +109,10 @@ print(every, floats)  # 112 96
 ```""",
     ),
     reference=state_bytes,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         state_bytes,
         _cases,
-        twins_of(state_bytes, _TWINS),
+        known_mistakes_of(state_bytes, _MISTAKES),
         read=_read,
         alike=operator.eq,
         situation=lambda model, states: f"{model.called}, {states} states",

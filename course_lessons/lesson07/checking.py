@@ -2,7 +2,7 @@
 
 A loop is judged twice: its numbers and the weights it leaves are compared with those of the given loop, at a
 small size; then what it asked of the simulated device is looked at. A wrong result is compared with those of
-wrong twins: where the weights are wrong, a twin must leave the same weights; where they are right, it
+known mistakes: where the weights are wrong, a known mistake must leave the same weights; where they are right, it
 must return the same numbers.
 """
 
@@ -20,7 +20,7 @@ from torch import Tensor
 import simgpu
 from course_lessons.shared.checking import how_far_off
 from course_utils.exercises import Exercise, Judge, lesson
-from course_utils.exercises.values import apart, nearly, rounded
+from course_utils.exercises.values import diff_texts, nearly, rounded
 from course_utils.number_format import seconds
 
 from . import detective
@@ -58,7 +58,7 @@ def limit(letter: str) -> float:
     return best + SLACK.get(letter, 0.3) * (faulty_run(letter).seconds - best)
 
 
-def judge_result(letter: str, got: Run, judge: Judge, twins: Mapping[str, Loop]) -> None:
+def judge_result(letter: str, got: Run, judge: Judge, known_mistakes: Mapping[str, Loop]) -> None:
     """Compare what was returned, and the weights, with those of the given loop."""
     right, tolerance = _on_cpu(letter), _TOLERANCE.get(letter, 1e-4)
     listed = _numbers(got.result, judge)
@@ -74,7 +74,7 @@ def judge_result(letter: str, got: Run, judge: Judge, twins: Mapping[str, Loop])
     if trained and alike:
         return
     short = ([float(f"{value:.5g}") for value in values] for values in (listed, right.result))
-    seen, expected = apart(*short, nearly(tolerance, 1e-4))
+    seen, expected = diff_texts(*short, nearly(tolerance, 1e-4))
     if alike:
         seen, expected = (
             f"weights whose change is off by {off:.2g} of it",
@@ -82,12 +82,12 @@ def judge_result(letter: str, got: Run, judge: Judge, twins: Mapping[str, Loop])
         )
     if trained and any(listed) and all(map(rounded, listed, right.result)):
         judge.no("rounded", seen=f"{listed[0]:.7g}", expected=f"{right.result[0]:.7g}")
-    for diagnosis, loop in twins.items():
-        twin = _on_cpu(letter, loop)
-        if how_far_off(twin.moved, right.moved) <= tolerance:
-            follows = trained and nearly(1e-3, 1e-6)(listed, twin.result)
+    for diagnosis, loop in known_mistakes.items():
+        mistake = _on_cpu(letter, loop)
+        if how_far_off(mistake.moved, right.moved) <= tolerance:
+            follows = trained and nearly(1e-3, 1e-6)(listed, mistake.result)
         else:
-            follows = not trained and how_far_off(got.moved, twin.moved) <= max(1e-3, tolerance)
+            follows = not trained and how_far_off(got.moved, mistake.moved) <= max(1e-3, tolerance)
         if follows:
             judge.no(diagnosis, seen=seen, expected=expected)
     judge.no(seen=seen, expected=expected)
@@ -132,7 +132,7 @@ def mend(
     letter: str,
     *,
     reference: Loop,
-    twins: Mapping[str, Loop],
+    known_mistakes: Mapping[str, Loop],
     judge_small: Callable[[Run, Judge], None] | None = None,
     judge_work: Callable[[Run, Judge], None],
     diagnoses: Mapping[str, str],
@@ -147,7 +147,7 @@ def mend(
     def check(answer: Loop, judge: Judge) -> None:
         if simgpu.unavailable_reason():
             print("Judged without the simulated device: the result, not the time.")
-            judge_result(letter, detective.run_on_cpu(letter, answer), judge, twins)
+            judge_result(letter, detective.run_on_cpu(letter, answer), judge, known_mistakes)
             return
         small = detective.run(letter, answer, values=True, facts=False)
         early = any(copy.non_blocking and copy.code == "d2h" for copy in small.counters.copies)
@@ -157,7 +157,7 @@ def mend(
             )
         if small.changed:
             judge.no("changed-input", seen="other numbers in the batches", expected="those given")
-        judge_result(letter, small, judge, twins)
+        judge_result(letter, small, judge, known_mistakes)
         if judge_small:
             judge_small(small, judge)
         no_data = detective.CASES[letter].no_data

@@ -43,7 +43,7 @@ def _judge_c(got, judge):
 EXERCISE = mend(
     "c",
     reference=mend_c,
-    twins={},
+    known_mistakes={},
     judge_work=_judge_c,
     title="Loop c",
     level=2,

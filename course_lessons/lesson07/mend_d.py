@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 
 from .checking import judge_waits, limit, mend, reference_run, times
 
@@ -37,7 +37,7 @@ def _judge_d(got, judge):
 
 
 _LOSS = "(weights * each).sum() / weights.sum()"
-D_TWINS = twins_of(
+D_MISTAKES = known_mistakes_of(
     mend_d,
     {
         "unweighted": {_LOSS: "each.mean()"},
@@ -50,7 +50,7 @@ D_TWINS = twins_of(
 EXERCISE = mend(
     "d",
     reference=mend_d,
-    twins=D_TWINS,
+    known_mistakes=D_MISTAKES,
     judge_work=_judge_d,
     title="Loop d",
     level=2,

@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 
 from . import loops
 from .checking import judge_waits, limit, mend, times
@@ -40,7 +40,7 @@ def _judge_f(got, judge):
         judge.no("moved-to-the-end" if late else "still-grows", **times("f", got))
 
 
-F_TWINS = twins_of(
+F_MISTAKES = known_mistakes_of(
     mend_f,
     {
         "mean-of-means": {
@@ -60,7 +60,7 @@ F_TWINS = twins_of(
 EXERCISE = mend(
     "f",
     reference=mend_f,
-    twins=F_TWINS,
+    known_mistakes=F_MISTAKES,
     judge_small=_judge_small,
     judge_work=_judge_f,
     title="Loop f",

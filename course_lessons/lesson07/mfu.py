@@ -1,7 +1,7 @@
 """Which share of the chip works for you."""
 
 from course_lessons.shared.checking import OrValueError
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 
@@ -47,7 +47,7 @@ _CASES = (
     *((2e13, 0.5, 3e13), (1.01e13, 1, 1e13), (9e12, 0.25, 2e13), (4e15, 2, 1e13)),
 )
 _SHARE, _TEST = "flops_per_step / (seconds_per_step * peak)", "if share > 1:"
-_TWINS = {
+_MISTAKES = {
     "inverted": {_SHARE: "seconds_per_step * peak / flops_per_step", _TEST: "if False:"},
     "no-time": {_SHARE: "flops_per_step / peak", _TEST: "if False:"},
     "three-times": {_SHARE: f"3 * {_SHARE}"},
@@ -86,7 +86,7 @@ print(charge_left(30, 40))  # 0.25
     check_answer=_Shares(
         mfu,
         _CASES,
-        twins_of(mfu, _TWINS),
+        known_mistakes_of(mfu, _MISTAKES),
         read=_read,
         situation=lambda flops, time, peak: (
             f"{flops:.3g} FLOP in {time:g} s, peak {peak:.3g} FLOP/s"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import nearly
 
 
@@ -122,10 +122,10 @@ print(smooth)  # 3.71
 ```""",
     ),
     reference=averaged,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         averaged,
         lambda: ((_LiveStates(dtype, values), decay) for dtype, values, decay in _CASES),
-        twins_of(averaged, _MISTAKES),
+        known_mistakes_of(averaged, _MISTAKES),
         read=_read,
         look=lambda got, states, decay: {
             "live tensors changed": states.changed,

@@ -5,9 +5,9 @@ import operator
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 from .checking import plain
 
@@ -87,7 +87,7 @@ print(found.nonzero().flatten().tolist())  # [0, 1]
 ```""",
     ),
     reference=bad_labels,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         _refused,
         [
             (torch.tensor([1, 2, 3, 10, 4, 10]), 10),  # counted from 1
@@ -96,7 +96,7 @@ print(found.nonzero().flatten().tolist())  # [0, 1]
             (torch.tensor([20, 255, 3, 21, -100, -1]), 21, 255),
             (torch.tensor([], dtype=torch.int64), 3),
         ],
-        twins_of(bad_labels, _MISTAKES),
+        known_mistakes_of(bad_labels, _MISTAKES),
         draw=_draw,
         read=_read,
         alike=operator.eq,

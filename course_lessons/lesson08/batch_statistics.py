@@ -3,9 +3,9 @@
 import torch
 
 from course_lessons.shared.checking import on_ranks
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import nearly
 
 
@@ -99,10 +99,10 @@ print(hits / rows)  # 0.8333, the accuracy over all 12 rows
 ```""",
     ),
     reference=batch_statistics,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         batch_statistics,
         _CASES,
-        twins_of(batch_statistics, _MISTAKES),
+        known_mistakes_of(batch_statistics, _MISTAKES),
         run=_on_all_ranks,
         alike=_close,
         otherwise=_otherwise,

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def bucket_lengths(lengths, per_shape, per_token):
@@ -55,7 +55,7 @@ def _one_by_one(lengths, *costs):
         chosen = best
 
 
-_TWINS = {
+_MISTAKES = {
     "once-each": lambda lengths, *costs: bucket_lengths(sorted(set(lengths)), *costs),
     "one-by-one": _one_by_one,
     "every-length": lambda lengths, *costs: sorted(set(lengths)),
@@ -113,10 +113,10 @@ print(min(choices, key=lambda chosen: abs(sum(chosen) - 30)))  # (8, 20)
 ```""",
     ),
     reference=bucket_lengths,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         bucket_lengths,
         lambda: [(list(lengths), *costs) for lengths, *costs in _CASES],
-        _TWINS,
+        _MISTAKES,
         draw=_draw,
         read=lambda judge, got: [
             judge.number(n) for n in judge.is_a(got, (list, tuple), "a list of lengths")

@@ -1,8 +1,8 @@
 """Which blocks to compute twice."""
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases, near
+from course_utils.exercises.forms import ComparesToReference, near
 
 from .checking import plain
 
@@ -124,10 +124,10 @@ print(most)  # 18, at the last stop
 ```""",
     ),
     reference=choose_checkpoints,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         choose_checkpoints,
         lambda: [(list(blocks), budget) for blocks, budget in _CASES],
-        twins_of(choose_checkpoints, _MISTAKES),
+        known_mistakes_of(choose_checkpoints, _MISTAKES),
         draw=_draw,
         read=_read,
         look=_look,

@@ -7,9 +7,9 @@ from collections import defaultdict
 
 import torch
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def compare(formats, seeds, train, accuracy, machine):
@@ -132,14 +132,14 @@ print(seconds, y.sum())  # the sum isn't timed
 ```""",
     ),
     reference=compare,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         compare,
         lambda: [
             _case(("float32", "float16"), 1, 2, 3),
             _case(("bfloat16", "float32"), 5, 3, 4, 2, 1),
             _case(("float16",), 4, 2, 0, 1),  # an even number has no middle one
         ],
-        twins_of(compare, _MISTAKES),
+        known_mistakes_of(compare, _MISTAKES),
         read=lambda judge, got: judge.is_a(got, dict, "a dict of tuples"),
         look=_look,
         situation=lambda formats, seeds, *_: f"seeds {list(seeds)}",

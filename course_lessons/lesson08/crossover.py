@@ -2,9 +2,9 @@
 
 import operator
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def crossover(rows):
@@ -79,10 +79,10 @@ print(streak)  # 2
 ```""",
     ),
     reference=crossover,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         crossover,
         _CASES,
-        twins_of(crossover, _MISTAKES),
+        known_mistakes_of(crossover, _MISTAKES),
         draw=_draw,
         read=lambda judge, got: got if got is None else judge.number(got),
         alike=operator.eq,

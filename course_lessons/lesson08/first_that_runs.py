@@ -2,9 +2,9 @@
 
 import torch
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import same
 
 
@@ -127,10 +127,10 @@ except RuntimeError as error:
 ```""",
     ),
     reference=first_that_runs,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         first_that_runs,
         _cases,
-        twins_of(first_that_runs, _MISTAKES),
+        known_mistakes_of(first_that_runs, _MISTAKES),
         run=_run,
         look=lambda got, work, devices: {"outcome": got, "tried": work.tried},
         alike=same,

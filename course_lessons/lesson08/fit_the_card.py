@@ -2,9 +2,9 @@
 
 import operator
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def fit_the_card(capacity, batch, formats):
@@ -96,10 +96,10 @@ print(min(fences))  # (20, 4, 6)
 ```""",
     ),
     reference=fit_the_card,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         fit_the_card,
         _CASES,
-        twins_of(fit_the_card, _MISTAKES),
+        known_mistakes_of(fit_the_card, _MISTAKES),
         read=_read,
         draw=_draw,
         alike=operator.eq,

@@ -3,9 +3,9 @@
 import torch
 
 from course_lessons.shared.checking import on_ranks
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import same
 
 
@@ -92,10 +92,10 @@ print(table[0, :3], table[1, :1])  # 4, 0, 7 and 5
 ```""",
     ),
     reference=gather_rows,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         gather_rows,
         _CASES,
-        twins_of(gather_rows, _MISTAKES),
+        known_mistakes_of(gather_rows, _MISTAKES),
         run=_on_all_ranks,
         alike=same,
         situation=lambda sizes, *_: f"ranks with {list(sizes)} rows",

@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import torch
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.judge import Raised
 from course_utils.exercises.values import same
 
@@ -63,10 +63,10 @@ MISTAKES = {
     "decimal": ({"2**30": "1e9"}, {"2**30": "1e9", "GiB": "GB"}),
     "no-index": ({"cuda:{index} ": ""}, {"cuda:{index}": "{index}"}, {"cuda:{index}": "cuda"}),
 }
-_LINES = OverCases(
+_LINES = ComparesToReference(
     gpu_list,
     [(cuda,) for cuda in _MACHINES],
-    twins_of(gpu_list, MISTAKES),
+    known_mistakes_of(gpu_list, MISTAKES),
     read=lambda judge, got: list(judge.is_a(got, (list, tuple), "a list of texts")),
     alike=same,
     situation=lambda cuda: f"the cards {[tuple(card) for card in cuda.cards]}",

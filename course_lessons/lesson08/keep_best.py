@@ -6,9 +6,9 @@ import math
 import torch
 from torch import nn
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import same
 
 
@@ -124,10 +124,10 @@ print(layer.weight)  # the old weight
 ```""",
     ),
     reference=keep_best,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         keep_best,
         _cases,
-        twins_of(keep_best, _MISTAKES),
+        known_mistakes_of(keep_best, _MISTAKES),
         read=Judge.number,
         look=_look,
         alike=same,

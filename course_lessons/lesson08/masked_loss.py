@@ -8,9 +8,9 @@ from torch.nn import functional as F
 import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import keeps, one_thread
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import nearly
 
 
@@ -67,7 +67,7 @@ MISTAKES = {
         {"return total": "return total.nan_to_num(0.0)"},
     ),
 }
-_MEANS = OverCases(
+_MEANS = ComparesToReference(
     masked_loss,
     lambda: [
         *map(_case, ((0, 3, 4, 9), (7,), range(12), ())),
@@ -76,7 +76,7 @@ _MEANS = OverCases(
         _case((0, 3, 4), rows=7, classes=3, nan=[1]),
         _case((), rows=4, nan=[0, 3]),
     ],
-    twins_of(masked_loss, MISTAKES),
+    known_mistakes_of(masked_loss, MISTAKES),
     read=_read,
     look=_look,
     alike=nearly(1e-4, 1e-6),

@@ -5,9 +5,9 @@ import weakref
 import numpy as np
 
 from course_lessons.shared.checking import quick_collection
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import nearly
 
 
@@ -87,10 +87,10 @@ MISTAKES = {
         "= make_step(batch)": "= steps[batch]",
     },
 }
-_LINES = OverCases(
+_LINES = ComparesToReference(
     memory_line,
     lambda: [_case([400, 101, 1600], 900_000, 3)],
-    twins_of(memory_line, MISTAKES),
+    known_mistakes_of(memory_line, MISTAKES),
     read=lambda judge, got: [
         judge.number(n) for n in judge.listed(got, "a pair: fixed bytes, bytes a sample")
     ],

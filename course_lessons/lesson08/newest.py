@@ -5,9 +5,9 @@ import pickle
 import tempfile
 from pathlib import Path
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import same
 
 
@@ -89,10 +89,10 @@ def _check_newest(answer, judge):
                 file.parent.mkdir(exist_ok=True)
                 file.touch()
                 os.utime(file, (time, time))
-        OverCases(
+        ComparesToReference(
             newest,
             lambda: [(f, _Load(f, files)) for f, files in zip(folders, _FOLDERS, strict=True)],
-            twins_of(newest, MISTAKES),
+            known_mistakes_of(newest, MISTAKES),
             run=_run,
             look=lambda got, folder, load: {
                 "result": got,

@@ -2,9 +2,9 @@
 
 import math
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def optimizer_steps(samples, batch_size, accumulate, epochs, drop_last=False):
@@ -77,10 +77,10 @@ trays = math.ceil(boxes / 5)  # 3 trays, and the last one isn't full
 ```""",
     ),
     reference=optimizer_steps,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         optimizer_steps,
         _CASES,
-        twins_of(optimizer_steps, _MISTAKES),
+        known_mistakes_of(optimizer_steps, _MISTAKES),
         draw=_draw,
         situation=_situation,
     ),

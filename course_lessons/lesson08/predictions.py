@@ -5,10 +5,10 @@ from torch import nn
 
 import simgpu
 from course_lessons.shared.checking import keeps
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.devices import synchronize
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 from .checking import other_device
 
@@ -44,7 +44,7 @@ def _read(judge, got):
 _PLACE = "landing[start:stop]"
 _RETURN = "return landing[:start].tolist()"
 _ONE_PLACE = "return [k for x in batches for k in landing[: len(x)].tolist()]"
-TWINS = twins_of(
+MISTAKES = known_mistakes_of(
     predictions,
     {
         "same-place": (
@@ -60,10 +60,10 @@ TWINS = twins_of(
         "whole-landing": {_RETURN: "return landing.tolist()"},
     },
 )
-_VALUES = OverCases(
+_VALUES = ComparesToReference(
     predictions,
     lambda: map(_case, _SIZES),
-    TWINS,
+    MISTAKES,
     read=_read,
     alike=lambda got, right: list(got) == right,
     situation=lambda model, batches, landing, device: (

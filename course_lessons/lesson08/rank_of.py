@@ -5,9 +5,9 @@ import operator
 import re
 from numbers import Integral
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.judge import Raised
 
 
@@ -40,13 +40,13 @@ def _read(judge, got):
     return tuple(judge.is_a(number, Integral, "whole numbers") for number in got)
 
 
-_STARTED = OverCases(
+_STARTED = ComparesToReference(
     rank_of,
     [
         ({"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1"},),
         ({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"},),
     ],
-    twins_of(rank_of, {"local-is-rank": {'"RANK", "LOCAL_RANK"': '"RANK", "RANK"'}}),
+    known_mistakes_of(rank_of, {"local-is-rank": {'"RANK", "LOCAL_RANK"': '"RANK", "RANK"'}}),
     read=_read,
     draw=_draw,
     alike=operator.eq,

@@ -12,7 +12,7 @@ import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import one_thread
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import nearly
 
 
@@ -66,7 +66,7 @@ def _in_memory(loop):
 def _check_steady_loop(answer, judge, collect):
     problem = simgpu.unavailable_reason()
     with nullcontext(torch.device("cpu")) if problem else memory.temporary_device("1 GB") as device:
-        OverCases(
+        ComparesToReference(
             steady_loop,
             ((60, 60, 20), (9, 7), (30, 4, 8)),
             {},

@@ -9,9 +9,9 @@ from torch.nn import functional as F
 import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import keeps, one_thread
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import nearly
 
 
@@ -58,7 +58,7 @@ def _read(judge, got):
     return got
 
 
-TWINS = twins_of(
+MISTAKES = known_mistakes_of(
     train_logged,
     {
         "mean-of-means": {
@@ -68,10 +68,10 @@ TWINS = twins_of(
         "since-start": {"total, samples, begin = 0, 0, now": ""},
     },
 )
-_LINES = OverCases(
+_LINES = ComparesToReference(
     train_logged,
     [([8, 8, 8, 8, 3, 8, 5], 3), ([6, 2, 6, 4], 2), ([7, 9], 5), ([5, 8, 2, 4, 6], 1)],
-    TWINS,
+    MISTAKES,
     run=_logged,
     read=_read,
     alike=nearly(1e-4, 1e-5),

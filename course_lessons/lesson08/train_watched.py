@@ -10,9 +10,9 @@ from torch.nn import functional as F
 import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import keeps, one_thread
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import nearly
 
 
@@ -56,7 +56,7 @@ def _trained(device, train, n, every, broken):
 
 
 _LOOK = "torch.stack(losses).isfinite()"
-TWINS = twins_of(
+MISTAKES = known_mistakes_of(
     train_watched,
     {
         "stops-late": {"step % every": "step % (2 * every)"},
@@ -74,10 +74,10 @@ _CASES = (
     *((3, 2, {2: -inf}), (5, 3, {3: inf}), (3, 10, {2: nan}), (3, 1, {1: nan})),
     (7, 3, {4: -inf, 5: nan}),
 )
-_RESULTS = OverCases(
+_RESULTS = ComparesToReference(
     train_watched,
     _CASES,
-    TWINS,
+    MISTAKES,
     run=functools.partial(_trained, torch.device("cpu")),
     read=lambda judge, got: (got[0] if got[0] is None else judge.number(got[0]), *got[1:]),
     look=lambda got, *_: got[:3],

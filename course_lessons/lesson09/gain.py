@@ -3,9 +3,9 @@
 import statistics
 from functools import partial
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def gain(old, new, rounds, clock):
@@ -116,14 +116,14 @@ print(statistics.quantiles(drifts, n=4, method="inclusive"))  # [1.5, 2.0, 2.0]
 ```""",
     ),
     reference=gain,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         gain,
         lambda: [
             _case(5, 2.0, 1.6, (1, 1, 3, 1.5, 1), 1.1),
             _case(7, 1.0, 4.0, (1.0, 1.2, 5.0, 1.1, 1.3, 1.0, 2.0), 1.3),
             _case(8, 3.0, 3.0, (1, 2, 4, 8), 1.25),
         ],
-        twins_of(gain, _MISTAKES),
+        known_mistakes_of(gain, _MISTAKES),
         read=lambda judge, got: [judge.number(n) for n in judge.listed(got, "three numbers")],
         look=lambda got, old, new, rounds, clock: (clock.__self__.calls, got),
         draw=_draw,

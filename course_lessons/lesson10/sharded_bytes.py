@@ -2,9 +2,9 @@
 
 import math
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import brief, nearly
 
 
@@ -85,10 +85,10 @@ print([math.prod(tray[1:]) for tray in trays])  # [12, 1]
 ```""",
     ),
     reference=sharded_bytes,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         sharded_bytes,
         [(shapes, ranks) for shapes in _SHAPES for ranks in (1, 4)],
-        twins_of(sharded_bytes, _MISTAKES),
+        known_mistakes_of(sharded_bytes, _MISTAKES),
         read=_read,
         draw=_draw,
         alike=nearly(1e-9, 0),

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from course_utils.exercises import Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.judge import NotTried, NotYet, Raised
 from course_utils.exercises.values import same
 from simgpu import cluster
@@ -169,7 +169,7 @@ def on_ranks(
         raise Raised(error) from None
 
 
-class OrValueError(OverCases):
+class OrValueError(ComparesToReference):
     """A check over cases in which raising ``ValueError`` is a result too: it counts as ``"ValueError"``."""
 
     def _value(self, function: Callable[..., Any], case: tuple[Any, ...]) -> Any:

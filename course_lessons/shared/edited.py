@@ -64,7 +64,7 @@ def variants(
     return make
 
 
-def twins_of(
+def known_mistakes_of(
     function: Callable[..., Any], mistakes: Mapping[str, Any], **names: Any
 ) -> dict[str, Any]:
     """Return for each diagnosis a wrong function, or a tuple of them.

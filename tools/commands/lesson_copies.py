@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.commands import refuse
+from tools.commands import fail
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -61,9 +61,9 @@ def write_lessons(
             files.write(path, dumps(convert(lesson)))
             print(written.format(path=path))
     except LookupError as error:
-        return refuse(error, 2)
+        return fail(error, 2)
     except ValueError as error:
-        return refuse(f"{error}.", 1)
+        return fail(f"{error}.", 1)
     except OSError as error:
-        return refuse(f"{args.output} cannot be written ({error.strerror}).", 1)
+        return fail(f"{args.output} cannot be written ({error.strerror}).", 1)
     return 0

@@ -16,7 +16,7 @@ from tools.authoring import claims, fidelity, guide, outputs
 from tools.authoring.form import FIX, Problem, read
 from tools.authoring.lesson import expected_outputs, review
 from tools.authoring.pages import Generated, pages_of
-from tools.commands import refuse
+from tools.commands import fail
 
 NEEDS = ("nbformat", "nbclient", "ruff", "tqdm", "yaml")
 
@@ -46,7 +46,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         return action(load_course(), args.files)
     except ValueError as error:
-        return refuse(error, 1)
+        return fail(error, 1)
 
 
 def check(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from course_utils.cli import bootstrap
 from course_utils.cli.bootstrap import ROOT
-from tools.commands import refuse
+from tools.commands import fail
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -66,10 +66,10 @@ def main(args: argparse.Namespace) -> int:
     """
     output = args.output.resolve()
     if not (ROOT / "site" / "conf.py").is_file():
-        return refuse("There is no clone here: call this from a clone of the course.", 2)
+        return fail("There is no clone here: call this from a clone of the course.", 2)
     empty = output.is_dir() and not any(output.iterdir())
     if output.exists() and not empty and not (output / MARK).is_file():
-        return refuse(
+        return fail(
             f"{args.output} holds something else: name another place with --output FOLDER.", 2
         )
     needed = ("nbconvert",) if args.sheets else PACKAGES
@@ -88,7 +88,7 @@ def main(args: argparse.Namespace) -> int:
             for lesson in every_lesson(course)
         }
     except ValueError as error:
-        return refuse(error, 1)
+        return fail(error, 1)
     return build(course, copies, output, visit=args.visit)
 
 
@@ -130,7 +130,7 @@ def build(
             shutil.rmtree(output, ignore_errors=True)
             shutil.copytree(pages, output)
             print(f"{len(copies)} lessons: open {output / 'index.html'} in a browser.")
-    return refuse("\n".join(problems), 1) if problems else 0
+    return fail("\n".join(problems), 1) if problems else 0
 
 
 def print_sheets(folder: Path) -> int:
@@ -138,13 +138,13 @@ def print_sheets(folder: Path) -> int:
     from tools.authoring.sheets import NO_BROWSER, SHEETS, browser, print_sheet
 
     if browser() is None:
-        return refuse(f"{NO_BROWSER}: nothing is printed.", 1)
+        return fail(f"{NO_BROWSER}: nothing is printed.", 1)
     problems = []
     for page in SHEETS:
         pdf = folder / Path(page).with_suffix(".pdf").name
         problems += print_sheet(ROOT, page, pdf)
         print(pdf)
-    return refuse("\n".join(problems), 1) if problems else 0
+    return fail("\n".join(problems), 1) if problems else 0
 
 
 def _sphinx(builder: str, source: Path, output: Path) -> list[str]:

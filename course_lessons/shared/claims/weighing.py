@@ -58,7 +58,7 @@ class Claim:
     @property
     def points(self) -> list[DataPoint]:
         """The numbers that speak to it: recorded, modelled, published."""
-        order = list(evidence.KINDS.values())
+        order = list(evidence.KIND_BY_PREFIX.values())
         every = [point for number in self.numbers for point in number.points()]
         return sorted(every, key=lambda f: (order.index(f.kind), not f.weighed))
 
@@ -181,7 +181,7 @@ def format_range(low: float | None, high: float | None, unit: str) -> str:
 
 def card(claim: Claim) -> Bundle:
     """Return what `claim` shows: one row for each kind of number and each place; the page has them all."""
-    places = grouped(claim.points, *evidence.KINDS.values())
+    places = grouped(claim.points, *evidence.KIND_BY_PREFIX.values())
     rows = [
         (number, kind_label(group[0]), group[0].where, what)
         for group in places

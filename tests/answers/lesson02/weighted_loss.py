@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from course_lessons.lesson02.weighted_loss import _TWINS
+from course_lessons.lesson02.weighted_loss import _MISTAKES
 
 _WEIGHT = "counts.sum() / (len(counts) * counts)"
 
@@ -13,12 +13,12 @@ def _made_there(counts, device):
     return nn.CrossEntropyLoss(weight=1 / (share * len(counts)))
 
 
-def _weighing(twin):
-    return lambda counts, device: nn.CrossEntropyLoss(weight=twin(counts)).to(device)
+def _weighing(mistake):
+    return lambda counts, device: nn.CrossEntropyLoss(weight=mistake(counts)).to(device)
 
 
 WRONG = {
-    **{name: tuple(map(_weighing, twins)) for name, twins in _TWINS.items()},
+    **{name: tuple(map(_weighing, known_mistakes)) for name, known_mistakes in _MISTAKES.items()},
     "reduction": {"weight=weight": "weight=weight, reduction='sum'"},
     "stays": {".to(device)": ""},
     "not-scaled": {_WEIGHT: f"2 * {_WEIGHT}"},

@@ -5,7 +5,7 @@ import copy
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson03.mean_loss import _TWINS, mean_loss
+from course_lessons.lesson03.mean_loss import _MISTAKES, mean_loss
 
 
 def _after(disturbance):
@@ -27,7 +27,7 @@ def _mode_by_mode(model, batches):
 
 
 WRONG = {
-    **_TWINS,
+    **_MISTAKES,
     "train-mode": {"model.eval()": ""},
     "builds-graph": {"torch.inference_mode()": "torch.enable_grad()"},
     "mode-left": {"model.train(was_training)": ""},

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lessons.lesson04.accumulate import TWINS
+from course_lessons.lesson04.accumulate import MISTAKES
 
 
 def _by_shares(model, batches, loss_fn, optimizer, scaler, dtype):
@@ -19,7 +19,7 @@ def _by_shares(model, batches, loss_fn, optimizer, scaler, dtype):
 
 _BACKWARD = "scaler.scale(loss).backward()"
 WRONG = {
-    **TWINS,
+    **MISTAKES,
     "updates": {_BACKWARD: f"{_BACKWARD}\nscaler.update()", "scaler.update()": ""},
     "graph-kept": {".backward()": ".backward(retain_graph=True)"},
 }

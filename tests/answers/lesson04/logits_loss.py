@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lessons.lesson04.logits_loss import TWINS
+from course_lessons.lesson04.logits_loss import MISTAKES
 
 
 def _of_sigmoid(logits, targets):
@@ -31,7 +31,7 @@ def _by_its_formula(logits, targets):
 
 
 WRONG = {
-    **TWINS,
+    **MISTAKES,
     "refused": _of_sigmoid,
     "saturates": (_clamped, _outside_autocast),
     "overflows": _by_hand,

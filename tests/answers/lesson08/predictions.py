@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lessons.lesson08.predictions import TWINS
+from course_lessons.lesson08.predictions import MISTAKES
 from course_utils.devices import synchronize
 
 
@@ -27,7 +27,7 @@ def _of_views(model, batches, landing, device):
 
 
 WRONG = {
-    **TWINS,
+    **MISTAKES,
     "too-early": (
         {"synchronize(device)": ""},
         {"synchronize(device)": "", "start = 0": "start = 0\nsynchronize(device)"},
