@@ -200,7 +200,7 @@ class _Finder:
     def _call(self, node, label, read):
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         node.func = self.change(node.func, read=read and name not in _NOT_READ)
-        if name.lstrip("_").startswith(("twin", "edit", "variant", "spoken")):
+        if name.lstrip("_").startswith(("known_mistake", "edit", "variant", "spoken")):
             return node  # pieces of programs; keys
         if name == "word" and node.args:
             for arg in node.args:

@@ -24,7 +24,7 @@ from .timing import Measurement
 
 FOLDER = content.recorded("")
 SCHEMA = 2
-KINDS = {"machine_": "recorded", "modelled_": "modelled", "published.json": "published"}
+KIND_BY_PREFIX = {"machine_": "recorded", "modelled_": "modelled", "published.json": "published"}
 """How the name of a file begins, and the kind of all that is in it."""
 spoken("time", "throughput", "rate", "peak memory", "speed-up", "bandwidth", "test accuracy")
 spoken("by hand", "compiled", "built in", "batch", "ranks", "size", "numbers", "workers")
@@ -83,7 +83,7 @@ def recorded(
         if (m.experiment, m.quantity) == (experiment, quantity)
         and all(m.parameters.get(key) == value for key, value in parameters.items())
     ]
-    order = list(KINDS.values())
+    order = list(KIND_BY_PREFIX.values())
     return sorted(found, key=lambda m: (order.index(m.kind), m.date))
 
 
@@ -93,7 +93,9 @@ def _files(folder: Path) -> list[Path]:
 
 def kind_of_file(path: Path) -> str | None:
     """Return the kind of all that is in a file of this name; None where it is no file of records."""
-    return next((kind for start, kind in KINDS.items() if path.name.startswith(start)), None)
+    return next(
+        (kind for start, kind in KIND_BY_PREFIX.items() if path.name.startswith(start)), None
+    )
 
 
 def read_records(path: Path) -> list[Measurement]:
@@ -256,7 +258,7 @@ def _names(others: Sequence[Measurement]) -> list[str]:
 
 
 def _between(m: Measurement) -> str:
-    low, high = m.ends
+    low, high = m.interval
     if low is None or high is None or low == high:
         return ""
     ends = " – ".join(amount(end, m.unit, m.quantity) for end in (low, high))

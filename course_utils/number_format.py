@@ -13,7 +13,7 @@ _BASES = {
 }
 
 
-def in_base(unit: str) -> tuple[str, float]:
+def to_base_unit(unit: str) -> tuple[str, float]:
     """Return the unit that records of such a quantity have, and how many of it one ``unit`` is.
 
     Examples

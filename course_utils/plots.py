@@ -154,11 +154,11 @@ def dots(measurements: Sequence[Measurement], names: Sequence[str]) -> None:
     unit, quantity = measurements[0].unit, measurements[0].quantity
     fig, ax = plt.subplots(figsize=(7.2, 0.45 * len(measurements) + 0.95), layout="constrained")
     for row, m in enumerate(measurements):
-        begin, end = m.ends
+        begin, end = m.interval
         spread = None if begin == end else [[m.median - begin], [end - m.median]]
         ax.errorbar(m.median, row, xerr=spread, capsize=4, markersize=7, **LOOKS[m.kind])
         ax.text(1.02, row, m.written(), transform=ax.get_yaxis_transform(), va="center")
-    figures = [figure for m in measurements for figure in (m.median, *m.ends)]
+    figures = [figure for m in measurements for figure in (m.median, *m.interval)]
     ends = [figure for figure in figures if figure is not None]
     low, high = min(ends), max(ends)
     if low > 0 and high > 10 * low:

@@ -15,7 +15,7 @@ from course_language import say, spoken, word
 from . import progress_file
 from .exercises.judge import Todo
 from .exercises.values import brief
-from .number_format import in_base
+from .number_format import to_base_unit
 from .show import Bundle, real_gpus_link, show
 
 Verdict = Literal["close", "near", "off"]
@@ -344,7 +344,7 @@ def _found(value: Any, unit: str, kind: str) -> Found:
 
 
 def _of_measurements(measurements: Sequence[Any], unit: str) -> Found:
-    base, size = in_base(unit)
+    base, size = to_base_unit(unit)
     lows, middles, highs = [], [], []
     for m in measurements:
         if m.unit != base:
@@ -352,7 +352,7 @@ def _of_measurements(measurements: Sequence[Any], unit: str) -> Found:
                 f"a prediction in {unit or 'no unit'} is set beside figures in {m.unit}"
             )
         middles.append(m.median / size)
-        low, high = m.ends
+        low, high = m.interval
         lows.append(middles[-1] if low is None else low / size)  # published: no quartiles
         highs.append(middles[-1] if high is None else high / size)
     kinds = ", ".join(sorted({m.kind for m in measurements}))

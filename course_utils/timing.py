@@ -36,7 +36,7 @@ __all__ = ["Measurement", "host_clock", "kind_of", "measure", "seconds", "take_t
 LEAST = 5
 """The least number of repetitions that a median and its quartiles rest on."""
 
-SHORT = 10
+SIM_CALLS_PER_REPEAT = 10
 """How many calls of something very short make one repetition on the simulated device."""
 
 BLOCKS = 20
@@ -136,7 +136,7 @@ class Measurement:
         )
 
     def __str__(self) -> str:
-        low, high = (amount(end or 0, self.unit, self.quantity) for end in self.ends)
+        low, high = (amount(end or 0, self.unit, self.quantity) for end in self.interval)
         span = f"likely {low} to {high}" if self.likely else f"{low} to {high}"
         spread = f" ({span}), n = {self.n}" if self.q1 is not None else ""
         what = f"{self.label}{word(': ')}{self.written()}{spread}, "
@@ -152,7 +152,7 @@ class Measurement:
         return profiles.spread(self.machine, single) if known else None
 
     @property
-    def ends(self) -> tuple[float | None, float | None]:
+    def interval(self) -> tuple[float | None, float | None]:
         """From where to where: the quartiles, or where a real card would be in eight of ten cases."""
         likely = self.likely
         if likely is None or self.q1 is None or self.q3 is None:
@@ -228,7 +228,9 @@ def measure(
     with simgpu.count() as asked:
         once = _warm_up(fn, clock, 0 if simulated else min_seconds)
     if simulated:
-        times = [_block(fn, clock, SHORT if once < 1e-4 else 1) for _ in range(LEAST)]
+        times = [
+            _block(fn, clock, SIM_CALLS_PER_REPEAT if once < 1e-4 else 1) for _ in range(LEAST)
+        ]
     else:
         timer = Timer("fn()", globals={"fn": fn}, timer=clock, num_threads=torch.get_num_threads())
         times = _repeat(timer, once, min_seconds)

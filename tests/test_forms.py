@@ -9,9 +9,9 @@ from test_exercises import EXERCISES
 
 from course_lessons.shared.edited import edited
 from course_utils.exercises import Judge, lesson
-from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.forms import ComparesToReference, as_tuple
 from course_utils.exercises.judge import NotYet
-from course_utils.exercises.values import agree, apart, nearly, same
+from course_utils.exercises.values import agree, diff_texts, nearly, same
 
 # A check that looks at more as well has its form in a name of its module.
 FORMS = [
@@ -20,7 +20,7 @@ FORMS = [
     for form in {
         id(found): found
         for found in (exercise.check_answer, *exercise.reference.__globals__.values())
-        if isinstance(found, OverCases)
+        if isinstance(found, ComparesToReference)
     }.values()
 ]
 
@@ -43,7 +43,7 @@ def told(check, answer):
 
 
 CASES = (([1.0, 2.0, 3.0], 9), ([2.0], 2), ([4.0, 4.0, 1.0], 1))
-CHECK = OverCases(
+CHECK = ComparesToReference(
     average,
     CASES,
     {
@@ -73,7 +73,7 @@ def test_an_answer_gets_the_diagnosis_of_the_twin_that_it_follows_on_all_cases()
 def test_the_case_that_is_shown_is_one_where_the_fault_that_is_told_alone_is_wrong():
     add = lambda a, b: a + b  # noqa: E731
     both = lambda a, b: a - b + (a == 1)  # noqa: E731
-    form = OverCases(
+    form = ComparesToReference(
         add,
         ((1, 0), (1, 2), (3, 4), (5, 6)),
         {"minus": (lambda a, b: a - b, both), "one": lambda a, b: a + b + (a == 1)},
@@ -82,7 +82,7 @@ def test_the_case_that_is_shown_is_one_where_the_fault_that_is_told_alone_is_wro
 
 
 def test_none_is_shown_as_a_value_like_any_other():
-    form = OverCases(
+    form = ComparesToReference(
         lambda size: None if size > 2 else [size],
         ((1,), (3,), (4,)),
         {},
@@ -130,10 +130,10 @@ def _train(weights, steps):
         weights[0] += step
 
 
-TRAINING = OverCases(
+TRAINING = ComparesToReference(
     _train,
     cases=lambda: [([0.0], 3), ([1.0], 4)],
-    twins={"first": edited(_train, {"range(steps)": "range(1, steps + 1)"})},
+    known_mistakes={"first": edited(_train, {"range(steps)": "range(1, steps + 1)"})},
     look=lambda got, weights, steps: list(weights),
     draw=lambda random: ([random.random()], random.randrange(2, 9)),
     alike=nearly(),
@@ -190,13 +190,13 @@ def test_two_values_are_cut_to_where_they_differ():
         ([1, 2], [1, 3], ("[1, 2]", "[1, 3]")),
     ]
     for seen, expected, texts in pairs:
-        assert apart(seen, expected) == texts
+        assert diff_texts(seen, expected) == texts
     nearby = (
         0.1 + torch.zeros(40, dtype=torch.float64),
         0.1000001 + torch.zeros(40, dtype=torch.float64),
     )
-    assert apart(*nearby) == ("at [0]: 0.1", "at [0]: 0.1000001")
-    assert apart(torch.zeros(40), torch.zeros(40, dtype=torch.float64)) == (
+    assert diff_texts(*nearby) == ("at [0]: 0.1", "at [0]: 0.1000001")
+    assert diff_texts(torch.zeros(40), torch.zeros(40, dtype=torch.float64)) == (
         "at [0]: torch.float32 on cpu",
         "at [0]: torch.float64 on cpu",
     )
@@ -209,16 +209,20 @@ def test_two_values_are_cut_to_where_they_differ():
 
 @pytest.mark.parametrize("form", [f for _, f in FORMS], ids=[e.id for e, _ in FORMS])
 def test_twins_are_told_apart_by_at_least_two_cases(form):
-    def apart(one, other):
+    def diff_texts(one, other):
         return sum(not agree(form.alike, a, b) for a, b in zip(one, other, strict=True))
 
     right = form.values(form.reference)
-    twins = [(n, form.values(f, safe=True)) for n, fs in form.twins.items() for f in several(fs)]
-    alike = [name for name, twin in twins if apart(twin, right) < 2]
+    known_mistakes = [
+        (n, form.values(f, safe=True))
+        for n, fs in form.known_mistakes.items()
+        for f in as_tuple(fs)
+    ]
+    alike = [name for name, mistake in known_mistakes if diff_texts(mistake, right) < 2]
     alike += [
         (name, other)
-        for (name, one), (other, two) in itertools.combinations(twins, 2)
-        if name != other and apart(one, two) < 2
+        for (name, one), (other, two) in itertools.combinations(known_mistakes, 2)
+        if name != other and diff_texts(one, two) < 2
     ]
     assert not alike
 

@@ -31,7 +31,7 @@ def test_a_modelled_time_stands_in_a_range_wherever_it_is_shown(sim, monkeypatch
     a, layers = torch.rand(64, 64, device=sim), torch.nn.Linear(64, 64).to(sim)
     one, step = measure(lambda: a @ a, device=sim), measure(lambda: layers(a).sum(), device=sim)
     for m, work in ((one, "operator"), (step, "network")):
-        low, high = m.ends
+        low, high = m.interval
         assert low < m.median < high and high < 3 * low
         assert (m.likely.work, m.likely.card) == (work, "T4") and m.likely.n >= fidelity.ENOUGH
         assert f"(likely {evidence.amount(low)} to {evidence.amount(high)})" in str(m)
@@ -45,7 +45,7 @@ def test_a_modelled_time_stands_in_a_range_wherever_it_is_shown(sim, monkeypatch
     bars = [c for c in drawn[0].axes[0].containers if c.has_xerr]
     assert len(bars) == 2 and "likely range" in drawn[0].axes[0].get_xlabel()
     plots.plt.close(drawn[0])
-    slow = predict("99.t", 1.01e6 * step.ends[0], unit="µs")
+    slow = predict("99.t", 1.01e6 * step.interval[0], unit="µs")
     slow.reveal(step)
     assert "Inside the range." in capsys.readouterr().out
 
@@ -62,11 +62,11 @@ def test_the_range_is_the_cards_own_where_enough_is_known_and_else_that_of_all()
 
 
 def test_what_is_no_modelled_time_keeps_its_quartiles():
-    assert modelled(unit="B").likely is None and modelled(unit="B").ends == (3e-3, 3e-3)
+    assert modelled(unit="B").likely is None and modelled(unit="B").interval == (3e-3, 3e-3)
     measured = Measurement(**{**modelled().as_dict(), "kind": "measured", "q3": 4e-3})
-    assert measured.likely is None and measured.ends == (3e-3, 4e-3)
+    assert measured.likely is None and measured.interval == (3e-3, 4e-3)
     time, rate = modelled(), modelled(unit="samples/s")
-    assert rate.ends[0] == pytest.approx(9e-6 / time.ends[1]), "the slower, the fewer"
+    assert rate.interval[0] == pytest.approx(9e-6 / time.interval[1]), "the slower, the fewer"
 
 
 def test_a_recorded_product_stands_in_the_range_of_operators_and_a_step_in_that_of_networks():
@@ -135,7 +135,6 @@ def test_the_page_says_where_the_model_is_wrong_and_nothing_worse_is_left_out():
 
 def test_whatever_says_modelled_leads_to_the_page(sim, monkeypatch):
     shown = []
-    monkeypatch.setattr("course_utils.evidence.show", shown.append)
     monkeypatch.setattr("course_utils.show.show", shown.append)
     monkeypatch.setattr("course_utils.predictions.show", shown.append)
     evidence.card(modelled())

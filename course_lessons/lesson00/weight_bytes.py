@@ -7,7 +7,7 @@ from random import Random
 
 from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def weight_bytes(parameters, bits):
@@ -23,7 +23,7 @@ def _draw(random: Random) -> tuple[int, int]:
 
 
 _of = variants(weight_bytes, "return parameters * bits / 8", "p, b = parameters, bits\nreturn {}")
-_TWINS = {
+_MISTAKES = {
     "bits": _of("p * b"),
     "larger-unit": _of(*(f"p * b / 8 / {u}" for u in (1e3, 1024, 1e6, 2**20, 1e9, 2**30))),
     "whole-bytes": _of(
@@ -57,10 +57,10 @@ print(days * (minutes // 60))  # 0, because each day was rounded down
 ```""",
     ),
     reference=weight_bytes,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         weight_bytes,
         _CASES,
-        _TWINS,
+        _MISTAKES,
         draw=_draw,
         alike=operator.eq,
         situation=lambda parameters, bits: f"{parameters:,} parameters of {bits} bits",

@@ -6,7 +6,7 @@ from random import Random
 
 from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def intensity(n, k, m, bytes_per_number):
@@ -41,7 +41,7 @@ _BYTES = {
     "every-use-fetched": ("b*(2*n*k*m + n*m)", "b*2*n*k*m"),
 }
 _PAIRED = ("no-output", "an-input-missing", "one-matrix", "numbers-not-bytes", "always-4-bytes")
-_TWINS = {
+_MISTAKES = {
     "upside-down": _of("moved / flops", "2 * moved / flops"),
     **{fault: _of(f"{flops} / ({_MOVED})") for fault, flops in _WORK.items()},
     **{
@@ -77,7 +77,7 @@ print(work / traffic)  # 0.333 FLOPs per byte
 ```""",
     ),
     reference=intensity,
-    check_answer=OverCases(intensity, _CASES, _TWINS, draw=_draw),
+    check_answer=ComparesToReference(intensity, _CASES, _MISTAKES, draw=_draw),
     why="For square float32 matrices the intensity is n/6, so it grows with the size, and that's why a "
     "GPU likes large matrix products best. A batch of 1 makes it tiny, and then memory sets the "
     "pace.",

@@ -8,7 +8,7 @@ from typing import Any
 
 from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases, near
+from course_utils.exercises.forms import ComparesToReference, near
 
 
 def least_seconds(flops, bytes_moved, peak_flops, bandwidth):
@@ -53,11 +53,11 @@ def _alike(got: tuple[float, Any], right: tuple[float, Any]) -> bool:
     return near(got[0], right[0]) and right[1] in (None, got[1])
 
 
-# Twins with other seconds, whatever limit they name; and with another limit: compute where a formula holds.
+# Known mistakes with other seconds, whatever limit they name; and with another limit: compute where a formula holds.
 _seconds = variants(least_seconds, "max(compute, memory), limit", "{}, None")
 _named = variants(least_seconds, "compute > memory")
 
-_TWINS = {
+_MISTAKES = {
     "added": _seconds("compute + memory"),
     "easier-limit": _seconds("min(compute, memory)"),
     "crossed": _seconds(
@@ -96,10 +96,10 @@ print(max(minutes, key=minutes.get))  # potatoes, though there are more beans
 ```""",
     ),
     reference=least_seconds,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         least_seconds,
         _CASES,
-        _TWINS,
+        _MISTAKES,
         read=_read,
         draw=_draw,
         alike=_alike,

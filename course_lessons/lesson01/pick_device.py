@@ -6,9 +6,9 @@ import operator
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def pick_device(available, works):
@@ -74,7 +74,7 @@ def _otherwise(seen: tuple[Any, list[str]], _: object, available: list[str], wor
 
 _BOTH = "kind in available and works(kind)"
 _GIVES_UP = 'if kind in available:\n    return kind if works(kind) else "cpu"'
-_TWINS = twins_of(
+_MISTAKES = known_mistakes_of(
     pick_device,
     {
         "order": {'("cuda", "xpu", "mps")': "available"},
@@ -116,10 +116,10 @@ for shop in ("kiosk", "market", "baker"):
 ```""",
     ),
     reference=pick_device,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         pick_device,
         _cases,
-        _TWINS,
+        _MISTAKES,
         read=_read,
         look=_look,
         draw=_draw,

@@ -7,9 +7,9 @@ import operator
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def smallest_winner(sizes, cpu_flops, device_flops, launch_seconds, bus_bytes):
@@ -55,7 +55,7 @@ _DEVICE = "launch_seconds + transfers + 2 * n**3 / device_flops"
 _BOTH = "device < cpu"
 
 
-_TWINS = {
+_MISTAKES = {
     "tie": {_BOTH: "device <= cpu"},
     "no-transfers": (
         {_TRANSFERS: "0"},
@@ -107,10 +107,10 @@ print(first_cheaper([6, 12]))  # None
 ```""",
     ),
     reference=smallest_winner,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         smallest_winner,
         _CASES,
-        twins_of(smallest_winner, _TWINS),
+        known_mistakes_of(smallest_winner, _MISTAKES),
         read=_read,
         draw=_draw,
         alike=operator.eq,

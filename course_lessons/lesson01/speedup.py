@@ -7,7 +7,7 @@ from random import Random
 
 from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def speedup(cpu_seconds, device_seconds):
@@ -28,7 +28,7 @@ _of = variants(
     "cpu, device = cpu_seconds, device_seconds\nreturn {}",
     math=math,
 )
-_TWINS = {
+_MISTAKES = {
     "never-below-1": _of("max(cpu, device) / min(cpu, device)", "max(1.0, cpu / device)"),
     "upside-down": _of(
         *("device / cpu", "100 * device / cpu", "device // cpu", "round(device / cpu, 2)")
@@ -62,10 +62,10 @@ print(new / old)  # 0.4, which isn't the speed-up any more
 ```""",
     ),
     reference=speedup,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         speedup,
         _CASES,
-        _TWINS,
+        _MISTAKES,
         draw=_draw,
     ),
     why="Below 1, the device is slower. When you quote a speed-up, name both times too, because a slow "

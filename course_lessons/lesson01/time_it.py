@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Callable
 from random import Random
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def time_it(launch, synchronize, clock, repeats):
@@ -81,7 +81,7 @@ def _draw(random: Random) -> Case:
 
 _MEDIAN = "statistics.median(times)"
 _START = "synchronize()\nstart = clock()"
-_TWINS = twins_of(
+_MISTAKES = known_mistakes_of(
     time_it,
     {
         "no-sync": {"launch()\nsynchronize()": "launch()"},
@@ -129,10 +129,10 @@ print(statistics.median([3.0, 2.5, 9.0]))  # 3.0, one slow visit doesn't matter
 ```""",
     ),
     reference=time_it,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         time_it,
         _cases,
-        _TWINS,
+        _MISTAKES,
         read=Judge.number,
         look=lambda seconds, launch, *_: (seconds, launch.__self__.launches),
         draw=_draw,

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases, nearly
+from course_utils.exercises.forms import ComparesToReference, nearly
 
 from .checking import TOO_EARLY, counted_copies, second
 
@@ -34,7 +34,7 @@ def _on_cpu(step):
     return lambda *case: step(*case[:-1], torch.device("cpu"))
 
 
-TWINS = twins_of(
+MISTAKES = known_mistakes_of(
     train_step,
     {
         "piles-up": {"optimizer.zero_grad()": ""},
@@ -72,10 +72,10 @@ def _look(logits: Any, model: nn.Module, optimizer: Any, *_: Any) -> dict[str, A
     return {"steps": optimizer.steps, "weights": weights, "logits": logits}
 
 
-_STEPS = OverCases(
+_STEPS = ComparesToReference(
     _on_cpu(train_step),
     _made,
-    {name: _on_cpu(twin) for name, twin in TWINS.items()},
+    {name: _on_cpu(mistake) for name, mistake in MISTAKES.items()},
     look=_look,
     alike=nearly(1e-4, 1e-4),
     situation=lambda model, optimizer, images, *_: f"a batch of {len(images)}",

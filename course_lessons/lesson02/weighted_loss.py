@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases, nearly
+from course_utils.exercises.forms import ComparesToReference, nearly
 
 from .checking import equal, run_once, second
 
@@ -28,7 +28,7 @@ def _weights(counts):
 
 
 _of = variants(_weights, "c.sum() / (len(c) * c)")
-_TWINS = {
+_MISTAKES = {
     "upside-down": _of("len(c) * c / c.sum()", "c.sum() / len(c) * c", "c / c.sum()", "c"),
     "other-order": _of(
         "(c.sum() / (len(c) * c)).flip(0)",
@@ -47,10 +47,10 @@ def _proportional(got: torch.Tensor, right: torch.Tensor, counts: list[int]) -> 
     return "wrong-value"
 
 
-_WEIGHTS = OverCases(
+_WEIGHTS = ComparesToReference(
     _weights,
     [(counts,) for counts in _COUNTS],
-    _TWINS,
+    _MISTAKES,
     read=lambda judge, got: got,
     alike=nearly(1e-4, 1e-6),
     otherwise=_proportional,

@@ -11,7 +11,7 @@ from torch import nn
 
 from course_lessons.shared.checking import Batches
 from course_utils.exercises import Judge
-from course_utils.exercises.forms import OverCases, nearly
+from course_utils.exercises.forms import ComparesToReference, nearly
 
 _ZERO, _BACKWARD, _STEP = "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"
 _LOSS, _LOOP = "F.cross_entropy(model(x), y)", "for x, y in batches:"
@@ -62,15 +62,17 @@ def over(
     reference: Callable[..., Any],
     case: Callable[[int], tuple[Any, ...]],
     n: int,
-    twins: Mapping[str, Any],
+    known_mistakes: Mapping[str, Any],
     **more: Any,
-) -> OverCases:
-    """`OverCases` over `n` trainings or evaluations, which `case` makes anew by their number."""
+) -> ComparesToReference:
+    """`ComparesToReference` over `n` trainings or evaluations, which `case` makes anew by their number."""
     more = {"alike": nearly(1e-4, 1e-5), "situation": said, **more}
-    return OverCases(reference, lambda: [case(at) for at in range(n)], twins, **more)
+    return ComparesToReference(
+        reference, lambda: [case(at) for at in range(n)], known_mistakes, **more
+    )
 
 
-def weights_after(reference: Any, case: Any, n: int, twins: Any) -> OverCases:
+def weights_after(reference: Any, case: Any, n: int, known_mistakes: Any) -> ComparesToReference:
     """A check of the steps that an answer's optimiser made, and of the weights and the learning rate after them.
 
     An answer is called with a model, batches, an optimiser, and whatever else a case holds.
@@ -85,7 +87,7 @@ def weights_after(reference: Any, case: Any, n: int, twins: Any) -> OverCases:
         mode = f", {in_eval} batches in eval mode" if in_eval else ""
         return f"{steps} step{'s' * (steps != 1)}, a weight {float(weights[0][0, 0]):.5f}, lr {rate:g}{mode}"
 
-    return over(reference, case, n, twins, look=look, shown=shown)
+    return over(reference, case, n, known_mistakes, look=look, shown=shown)
 
 
 def said(_: object, batches: Batches, *more: Any) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import made_batches
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
 
 from .checking import over, python_float, small_model
@@ -37,7 +37,7 @@ def _mean(model, batches):
     return (total / count).item()
 
 
-_TWINS = twins_of(
+_MISTAKES = known_mistakes_of(
     _mean,
     {"ragged-mean": {', reduction="sum"': "", "total / count": "total / len(batches)"}},
 )
@@ -49,7 +49,7 @@ def _case(at):
     return small_model(dropout=0.5).eval(), made_batches(_SIZES[at], seed=at + 2)
 
 
-_MEAN = over(_mean, _case, len(_SIZES), _TWINS, read=python_float)
+_MEAN = over(_mean, _case, len(_SIZES), _MISTAKES, read=python_float)
 
 
 def _check_mean_loss(answer: Callable[..., Any], judge: Judge) -> None:

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import simgpu
 from course_lessons.shared.checking import Calls, keeps, made_batches
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
 
 from .checking import SLIPS, over, sgd, small_model, weights_after
@@ -69,8 +69,8 @@ def step_losses(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-_LEARNS = twins_of(step_losses, SLIPS)
-_GIVES = twins_of(
+_LEARNS = known_mistakes_of(step_losses, SLIPS)
+_GIVES = known_mistakes_of(
     step_losses, {"after-step": {"loss.detach()": "F.cross_entropy(model(x), y).detach()"}}
 )
 _SIZES = ((5, 3, 2, 2), (4,) * 9, (6, 2, 3))

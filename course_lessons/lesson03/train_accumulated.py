@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import made_batches
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
 
 from .checking import sgd, small_model, weights_after
@@ -32,7 +32,7 @@ _FULL_GROUPS = "range(0, len(batches) // k * k, k)"
 _PART = 'F.cross_entropy(model(x), y, reduction="sum") / count'
 _MEAN = "F.cross_entropy(model(x), y)"
 
-_TWINS = twins_of(
+_MISTAKES = known_mistakes_of(
     train_accumulated,
     {
         "by-k": ({_PART: f"{_MEAN} / k"}, {_PART: f"{_MEAN} / k if len(group) < k else {_PART}"}),
@@ -64,7 +64,7 @@ def _case(at):
     return model, made_batches(sizes, seed=at + 1), sgd(model), k
 
 
-_WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _TWINS)
+_WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _MISTAKES)
 
 
 def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import made_batches
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
 
 from .checking import (
@@ -35,8 +35,8 @@ def train_epoch(model, batches, optimizer):
     return total / seen
 
 
-_LEARNS = twins_of(train_epoch, {**SLIPS, "not-train-mode": {"model.train()": ""}})
-_GIVES = twins_of(
+_LEARNS = known_mistakes_of(train_epoch, {**SLIPS, "not-train-mode": {"model.train()": ""}})
+_GIVES = known_mistakes_of(
     train_epoch,
     {
         "ragged-mean": {

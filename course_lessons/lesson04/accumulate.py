@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.forms import ComparesToReference, as_tuple
 
 from ..shared.checking import made_batches, one_thread
 from .checking import judge_precision, judge_scaler, last_step, same_steps
@@ -70,7 +70,7 @@ def _judge_order(run: Run, sizes: Sequence[int], judge: Judge) -> None:
 
 _ZERO, _BACKWARD = "optimizer.zero_grad()", "scaler.scale(loss).backward()"
 _SHARE = " * len(y) / count"
-TWINS = twins_of(
+MISTAKES = known_mistakes_of(
     accumulate,
     {
         "by-batches": ({_SHARE: " / len(batches)"}, {_SHARE: " / count"}),
@@ -78,7 +78,7 @@ TWINS = twins_of(
         "last-only": {_ZERO: "", _BACKWARD: f"{_ZERO}\n{_BACKWARD}"},
     },
 )
-_FORM = OverCases(
+_FORM = ComparesToReference(
     _two_steps(accumulate),
     (
         (torch.bfloat16, (4, 2, 5), False),
@@ -86,7 +86,7 @@ _FORM = OverCases(
         (torch.float16, (5,), False),
         (torch.float16, (4, 2, 3), True),  # one micro-batch overflows: no step for any of them
     ),
-    {name: tuple(map(_two_steps, several(twin))) for name, twin in TWINS.items()},
+    {name: tuple(map(_two_steps, as_tuple(mistake))) for name, mistake in MISTAKES.items()},
     read=lambda judge, got: got,
     alike=same_steps,
     situation=lambda dtype, sizes, overflow: (

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 from ..shared.checking import made_batches, one_thread
 from .checking import PRECISION, REFUSED, judge_precision, judge_scaler, last_step, same_steps
@@ -55,7 +55,7 @@ def _steps(step: Callable[..., Any], judge: Judge | None = None) -> Callable[...
     return run_case
 
 
-_FORM = OverCases(
+_FORM = ComparesToReference(
     _steps(amp_step),
     ((torch.bfloat16,), (torch.float16,)),
     {},

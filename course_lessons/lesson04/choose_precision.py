@@ -11,7 +11,7 @@ import torch
 
 from course_utils.devices import Abilities
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import brief
 
 
@@ -72,7 +72,7 @@ def _check_choose_precision(answer: Callable[..., Any], judge: Judge) -> None:
     def asked(name: str) -> Any:
         return mock.patch.object(torch.cuda, name, lambda *_, **__: here.append(name) or True)
 
-    check = OverCases(
+    check = ComparesToReference(
         choose_precision,
         _CASES,
         {},

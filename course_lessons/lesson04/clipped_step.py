@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.forms import ComparesToReference, as_tuple
 
 from ..shared.checking import made_batches, one_thread
 from .checking import REFUSED, judge_scaler, last_step, same_steps
@@ -53,7 +53,7 @@ _CLIP = "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)"
 _NORM = "torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])"
 _DIVIDE = "for parameter in model.parameters():\n    parameter.grad /= scaler.get_scale()"
 _BY_VALUE = f"{_NORM}\ntorch.nn.utils.clip_grad_value_(model.parameters(), max_norm)"
-TWINS = twins_of(
+MISTAKES = known_mistakes_of(
     clipped_step,
     {
         "clips-scaled": ({_UNSCALE: ""}, {_UNSCALE: "", _CLIP: f"{_CLIP} / scaler.get_scale()"}),
@@ -62,7 +62,7 @@ TWINS = twins_of(
         "norm-after": ({_RETURN: f"return {_NORM}"}, {_RETURN: "return min(norm, max_norm)"}),
     },
 )
-_FORM = OverCases(
+_FORM = ComparesToReference(
     _one_step(clipped_step),
     (
         (True, 10.0, 1.0),  # only scaled gradients are above the limit
@@ -72,7 +72,7 @@ _FORM = OverCases(
         (True, 2.0, 30.0),
         (False, 0.1, 1.0),
     ),
-    {name: tuple(map(_one_step, several(twin))) for name, twin in TWINS.items()},
+    {name: tuple(map(_one_step, as_tuple(mistake))) for name, mistake in MISTAKES.items()},
     read=lambda judge, got: got,
     alike=same_steps,
     situation=lambda use_scaler, max_norm, factor: (

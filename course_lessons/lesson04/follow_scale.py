@@ -9,7 +9,7 @@ from typing import Any
 
 from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def follow_scale(overflows, init_scale, growth_interval):
@@ -55,7 +55,7 @@ def _with(edits: Mapping[str, str], **names: Any) -> Any:
     return edited(follow_scale, edits, **names)
 
 
-_TWINS = {
+_MISTAKES = {
     "not-reset": (_with(_ALL), _with(_ALL | _ON)),
     "by-number": _with({_COUNT: "good += 1", _DUE: "good % growth_interval == 0", **_ON}),
     "grows-on": _with({_DUE: "good >= growth_interval", **_ON}),
@@ -99,10 +99,10 @@ for loss in [3.0, 2.5, 2.6, 2.7, 2.4]:
 ```""",
     ),
     reference=follow_scale,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         follow_scale,
         _cases,
-        _TWINS,
+        _MISTAKES,
         read=_read,
         draw=_draw,
         alike=operator.eq,

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import nearly
 
 from ..shared.checking import Calls
@@ -23,7 +23,7 @@ def logits_loss(logits, targets):
 
 
 _ARGUMENTS, _TWICE = "with_logits(logits, targets)", "with_logits(logits.sigmoid(), targets"
-TWINS = twins_of(
+MISTAKES = known_mistakes_of(
     logits_loss,
     {
         "sum": {_ARGUMENTS: 'with_logits(logits, targets, reduction="sum")'},
@@ -73,10 +73,10 @@ def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("refused", seen="binary_cross_entropy under autocast", expected="not that one")
         return answer(logits, targets)
 
-    OverCases(
+    ComparesToReference(
         logits_loss,
         _cases,
-        TWINS,
+        MISTAKES,
         read=_read,
         draw=_draw,
         alike=nearly(2e-5, 1e-6),

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 from .checking import listed
 
@@ -49,7 +49,7 @@ def _draw(source: random.Random) -> tuple[torch.Tensor, torch.dtype]:
 
 
 _GONE = "nonzero.to(dtype) == 0"
-_TWINS = {
+_MISTAKES = {
     "all-entries": {"max(len(nonzero), 1)": "gradients.numel()"},
     "subnormals": {_GONE: "nonzero.abs() < torch.finfo(dtype).tiny"},
     "positive-only": {"gradients != 0": "gradients > 0"},
@@ -98,10 +98,10 @@ print(failed.item() / max(len(present), 1))  # 1 of 3, and 0 if everybody is abs
 ```""",
     ),
     reference=lost,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         lost,
         _cases,
-        twins_of(lost, _TWINS),
+        known_mistakes_of(lost, _MISTAKES),
         read=_read,
         draw=_draw,
         alike=_alike,

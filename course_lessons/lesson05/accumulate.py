@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 from simgpu import cluster
@@ -87,7 +87,7 @@ def _program(dist: Any, call: Callable[..., Any], sizes: Sequence[Sequence[int]]
 
 _TERM, _SHARE = "(loss_fn(model(x), y) * len(x) / rows)", " * len(x) / rows"
 _ROWS, _LAST = "rows = sum(len(x) for x, _ in parts)", "add_gradient(*parts[-1])"
-_TWINS = {
+_MISTAKES = {
     "every-part": {"with model.no_sync():": "if True:"},
     "forward-outside": {
         f"{_TERM}.backward()": f"loss = {_TERM}\n"
@@ -143,7 +143,7 @@ cluster.run(two_passes, ranks=2)
     check_answer=OnRanks(
         accumulate,
         _CASES,
-        twins_of(accumulate, _TWINS),
+        known_mistakes_of(accumulate, _MISTAKES),
         alike=nearly(1e-4, 1e-6),
         situation=lambda sizes: f"parts of {' / '.join(map(words, sizes))} rows on the ranks",
         program=_program,

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
@@ -108,7 +108,7 @@ print(cluster.run(mean_score, ranks=3).results)  # [5.0, 5.0, 5.0]
     check_answer=OnRanks(
         average_gradients,
         _CASES,
-        twins_of(
+        known_mistakes_of(
             average_gradients,
             {
                 "not-divided": {_DIVIDE: ""},

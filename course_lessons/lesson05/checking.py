@@ -8,12 +8,12 @@ from typing import Any
 
 from course_lessons.shared.checking import on_ranks
 from course_utils.exercises import Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from simgpu import cluster
 
 
 @dataclass(frozen=True)
-class OnRanks(OverCases):
+class OnRanks(ComparesToReference):
     """A check over cases whose calls are made on simulated ranks. What is compared is what each rank gave.
 
     Parameters

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.judge import Raised
 from course_utils.exercises.values import same
 
@@ -65,7 +65,7 @@ def _sources(got: Any, state: Mapping[str, Tensor], model: nn.Module) -> Any:
     return sources
 
 
-class _OrRefused(OverCases):
+class _OrRefused(ComparesToReference):
     """What is compared is what came back, or that ``ValueError`` was raised."""
 
     def _value(self, function: Callable[..., Any], case: tuple[Any, ...]) -> Any:
@@ -94,7 +94,7 @@ def _changing_keys(change: Callable[[str], str]) -> Callable[..., Any]:
     return rescue
 
 
-_TWINS = {
+_MISTAKES = {
     "everywhere": _changing_keys(lambda key: key.replace("module.", "").replace("_orig_mod.", "")),
     "key-by-key": (
         _changing_keys(lambda key: key.removeprefix("module.").removeprefix("_orig_mod.")),
@@ -144,7 +144,7 @@ for ending in ("", ".jpg", ".png"):
     check_answer=_OrRefused(
         rescue,
         _cases,
-        twins_of(rescue, _TWINS),
+        known_mistakes_of(rescue, _MISTAKES),
         look=_sources,
         alike=same,
         situation=lambda s, m: f"a checkpoint with {[*s]}, a model with {[*m.state_dict()]}",

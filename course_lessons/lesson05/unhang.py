@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.values import nearly
 
@@ -68,7 +68,7 @@ def _read(judge: Judge, got: Any) -> Any:
 _SEND, _MEAN = "dist.all_reduce(total)", "mean = (total[0] / total[1]).item()"
 _OWN_MEAN = "total[:] = torch.stack([total[0] / total[1].clamp(min=1), torch.tensor(1.0)])\n"
 _BY_BATCH = {', reduction="sum"': "", "float(len(x))": "1.0"}
-_TWINS = {
+_MISTAKES = {
     "own-rows": ({_SEND: "", "total[1])": "total[1].clamp(min=1))"}, {_SEND: ""}),
     "mean-of-means": (
         {_SEND: _OWN_MEAN + _SEND},
@@ -114,7 +114,7 @@ print(cluster.run(mean_price, ranks=3).results)  # [6.0, 6.0, 6.0]
     check_answer=OnRanks(
         unhang,
         _CASES,
-        twins_of(unhang, _TWINS),
+        known_mistakes_of(unhang, _MISTAKES),
         read=_read,
         alike=nearly(1e-5),
         situation=lambda sizes: f"batches of {' / '.join(map(words, sizes))} rows on the ranks",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def batch_that_fits(small, large, capacity):
@@ -47,7 +47,7 @@ def _draw(source: random.Random) -> tuple[tuple[int, int], tuple[int, int], int]
 
 _LINE = "few + (capacity - low) * (many - few) // (high - low)"
 _SLOPE = "((high - low) / (many - few))"
-_TWINS = {
+_MISTAKES = {
     "no-fixed-part": (
         lambda small, large, capacity: capacity * large[0] // large[1],
         lambda small, large, capacity: capacity * small[0] // small[1],
@@ -94,10 +94,10 @@ print(peak)  # 2200
 ```""",
     ),
     reference=batch_that_fits,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         batch_that_fits,
         _CASES,
-        twins_of(batch_that_fits, _TWINS),
+        known_mistakes_of(batch_that_fits, _MISTAKES),
         draw=_draw,
         situation=lambda *case: "{} and {} in {:,} bytes".format(*case),
     ),

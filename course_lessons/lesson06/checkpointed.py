@@ -39,8 +39,8 @@ def _check_checkpointed(answer: Callable[..., Any], judge: Judge) -> None:
         judge.expect("x.grad is None", got["input"] is None, not wanted)
         off = how_far_off(got["gradients"], right["gradients"])
         if off > 1e-4 or (wanted and how_far_off([got["input"]], [right["input"]]) > 1e-4):
-            twin = _chain(_LATE, wanted, dropout)["gradients"]
-            late = how_far_off(got["gradients"], twin) < 1e-4
+            mistake = _chain(_LATE, wanted, dropout)["gradients"]
+            late = how_far_off(got["gradients"], mistake) < 1e-4
             diagnosis = "other-dropout" if dropout else "wrong-value"
             judge.no(
                 "late-binding" if late else diagnosis,

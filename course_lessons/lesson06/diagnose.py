@@ -7,9 +7,9 @@ import random
 from typing import Any
 
 from course_lessons.shared import memory
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def diagnose(message):
@@ -82,7 +82,7 @@ def _draw(source: random.Random) -> tuple[str]:
 
 
 _REACH = 'found["free"] + found["unallocated"]'
-_TWINS = {
+_MISTAKES = {
     "half-the-reach": ({_REACH: 'found["free"]'}, {_REACH: 'found["unallocated"]'}),
     "allocated": {_REACH: 'found["free"] + found["allocated"]'},
 }
@@ -146,10 +146,10 @@ print(pay(40, 40, 60), pay(100, 40, 60), pay(101, 40, 60), sep=", ")
 ```""",
     ),
     reference=diagnose,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         diagnose,
         [(message,) for message in _MESSAGES],
-        twins_of(diagnose, _TWINS),
+        known_mistakes_of(diagnose, _MISTAKES),
         draw=_draw,
         read=_read,
         alike=operator.eq,

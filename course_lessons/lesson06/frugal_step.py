@@ -13,7 +13,7 @@ from torch.nn import functional as F
 import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import Alive, how_far_off, keeps, one_thread
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.judge import Raised
 from course_utils.exercises.values import nearly
@@ -70,7 +70,7 @@ def _plain_cost() -> tuple[float, int]:
 
 _SHARE, _CHUNKS = " * len(rows) / len(x)", "x.chunk(4), y.chunk(4)"
 _ZERO_EACH = {"optimizer.zero_grad()": "", "loss = ": "optimizer.zero_grad()\nloss = "}
-_TWINS = {
+_MISTAKES = {
     "mean-of-means": (
         {_SHARE: " / 4"},
         {_CHUNKS: "x.chunk(2), y.chunk(2)", _SHARE: " / 2"},
@@ -78,7 +78,7 @@ _TWINS = {
     ),
     "last-part": ({**_ZERO_EACH, _SHARE: ""}, _ZERO_EACH),
 }
-FRUGAL_TWINS = twins_of(frugal_step, _TWINS)
+FRUGAL_MISTAKES = known_mistakes_of(frugal_step, _MISTAKES)
 MOST_PASSES = 12  # a step of more cannot be quick enough
 TOLERANCE = 0.02
 """How far the change of the weights may be from the plain step's: 16-bit formats round."""
@@ -126,9 +126,13 @@ def _check_frugal_step(answer: Callable[..., Any], judge: Judge) -> None:
         judge.expect("dtypes of the weights", got.dtypes, {torch.float32})
         judge.expect("a loss with a graph", getattr(got.loss, "requires_grad", False), False)
         if (off := how_far_off(got.change, right.change)) > TOLERANCE:
-            twins = ((name, twin) for name, several in FRUGAL_TWINS.items() for twin in several)
+            known_mistakes = (
+                (name, mistake) for name, several in FRUGAL_MISTAKES.items() for mistake in several
+            )
             like = [
-                n for n, t in twins if how_far_off(got.change, _after(t, size).change) < TOLERANCE
+                n
+                for n, t in known_mistakes
+                if how_far_off(got.change, _after(t, size).change) < TOLERANCE
             ]
             judge.no(
                 "many-steps" if got.updates > 1 else [*like, "wrong-value"][0],

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def state_bytes(model, states_per_parameter):
@@ -76,7 +76,7 @@ _EVERY = "p for _, p in model.named_parameters(remove_duplicate=False)"
 _TRAINED = "p for p in model.parameters() if p.requires_grad"
 _GRADIENTS = '"gradients": trained'
 _NUMBERS = "sum(p.numel() for p in model.parameters() if p.requires_grad)"
-_TWINS = {
+_MISTAKES = {
     "elements": {" * t.element_size()": ""},
     "always-four": (
         {"t.element_size()": "4"},
@@ -128,10 +128,10 @@ print(every, floats)  # 112 96
 ```""",
     ),
     reference=state_bytes,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         state_bytes,
         _cases,
-        twins_of(state_bytes, _TWINS),
+        known_mistakes_of(state_bytes, _MISTAKES),
         read=_read,
         alike=operator.eq,
         situation=lambda model, states: f"{model.called}, {states} states",

@@ -2,7 +2,7 @@
 
 A loop is judged twice: its numbers and the weights it leaves are compared with those of the given loop, at a
 small size; then what it asked of the simulated device is looked at. A wrong result is compared with those of
-wrong twins: where the weights are wrong, a twin must leave the same weights; where they are right, it
+known mistakes: where the weights are wrong, a known mistake must leave the same weights; where they are right, it
 must return the same numbers.
 """
 
@@ -21,14 +21,14 @@ from torch import Tensor
 
 import simgpu
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.values import apart, nearly, rounded
+from course_utils.exercises.values import diff_texts, nearly, rounded
 from course_utils.number_format import seconds
 
 from . import detective
 from .detective import Run
 
 Loop = Callable[..., Any]
-Twins = Mapping[str, Any]
+KnownMistakes = Mapping[str, Any]
 """For each diagnosis a wrong loop."""
 
 SLACK = {"a": 0.7, "b": 0.7}
@@ -66,7 +66,7 @@ def limit(letter: str) -> float:
     return best + SLACK.get(letter, 0.3) * (faulty_run(letter).seconds - best)
 
 
-def judge_result(letter: str, got: Run, judge: Judge, twins: Twins) -> None:
+def judge_result(letter: str, got: Run, judge: Judge, known_mistakes: KnownMistakes) -> None:
     """Compare what was returned, and the weights, with those of the given loop."""
     right = _on_cpu(letter)
     tolerance = _TOLERANCE.get(letter, 1e-4)
@@ -82,18 +82,20 @@ def judge_result(letter: str, got: Run, judge: Judge, twins: Twins) -> None:
     alike = nearly(tolerance, 1e-6)(listed, right.result)
     if trained and alike:
         return
-    seen, expected = apart(*map(_rounded, (listed, right.result)), nearly(tolerance, 1e-4))
+    seen, expected = diff_texts(*map(_rounded, (listed, right.result)), nearly(tolerance, 1e-4))
     if alike:
         seen = f"weights whose change is off by {_off(got.moved, right.moved):.2g} of it"
         expected = "those of the given loop"
     if trained and any(listed) and all(map(rounded, listed, right.result)):
         judge.no("rounded", seen=f"{listed[0]:.7g}", expected=f"{right.result[0]:.7g}")
-    for diagnosis, loop in twins.items():
-        twin = _on_cpu(letter, loop)
-        twin_trained = _off(twin.moved, right.moved) <= tolerance
-        if trained and twin_trained and nearly(1e-3, 1e-6)(listed, twin.result):
+    for diagnosis, loop in known_mistakes.items():
+        mistake = _on_cpu(letter, loop)
+        mistake_trained = _off(mistake.moved, right.moved) <= tolerance
+        if trained and mistake_trained and nearly(1e-3, 1e-6)(listed, mistake.result):
             judge.no(diagnosis, seen=seen, expected=expected)
-        if not (trained or twin_trained) and _off(got.moved, twin.moved) <= max(1e-3, tolerance):
+        if not (trained or mistake_trained) and _off(got.moved, mistake.moved) <= max(
+            1e-3, tolerance
+        ):
             judge.no(diagnosis, seen=seen, expected=expected)
     judge.no(seen=seen, expected=expected)
 
@@ -151,7 +153,7 @@ def mend(
     letter: str,
     *,
     reference: Loop,
-    twins: Twins,
+    known_mistakes: KnownMistakes,
     judge_small: Callable[[Run, Judge], None] | None = None,
     judge_work: Callable[[Run, Judge], None],
     diagnoses: Mapping[str, str],
@@ -166,7 +168,7 @@ def mend(
     def check(answer: Loop, judge: Judge) -> None:
         if simgpu.problem():
             print("Judged without the simulated device: the result, not the time.")
-            judge_result(letter, detective.run_on_cpu(letter, answer), judge, twins)
+            judge_result(letter, detective.run_on_cpu(letter, answer), judge, known_mistakes)
             return
         small = detective.run(letter, answer, values=True, facts=False)
         early = any(copy.non_blocking and copy.code == "d2h" for copy in small.counters.copies)
@@ -176,7 +178,7 @@ def mend(
             )
         if small.changed:
             judge.no("changed-input", seen="other numbers in the batches", expected="those given")
-        judge_result(letter, small, judge, twins)
+        judge_result(letter, small, judge, known_mistakes)
         if judge_small:
             judge_small(small, judge)
         hollow = detective.CASES[letter].hollow

@@ -33,7 +33,7 @@ def _judge_a(got: detective.Run, judge: Judge) -> None:
         judge.no(**times("a", got))
 
 
-A_TWINS = {
+A_MISTAKES = {
     "sum-of-norms": edited(
         mend_a, {"for p in model.parameters()]).norm()": "for p in model.parameters()]).sum()"}
     )
@@ -43,7 +43,7 @@ A_TWINS = {
 EXERCISE = mend(
     "a",
     reference=mend_a,
-    twins=A_TWINS,
+    known_mistakes=A_MISTAKES,
     judge_small=_judge_small,
     judge_work=_judge_a,
     title="Loop a",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Judge
 
 from . import detective, loops
@@ -46,7 +46,7 @@ def _judge_b(got: detective.Run, judge: Judge) -> None:
 _B_BYTES = loops.ROWS_B * (4 * loops.WIDTH_B + 8)
 
 
-B_TWINS = twins_of(
+B_MISTAKES = known_mistakes_of(
     mend_b, {"in-order": {"in order": "in torch.arange(len(images)).split(len(order[0]))"}}
 )
 
@@ -54,7 +54,7 @@ B_TWINS = twins_of(
 EXERCISE = mend(
     "b",
     reference=mend_b,
-    twins=B_TWINS,
+    known_mistakes=B_MISTAKES,
     judge_work=_judge_b,
     title="Loop b",
     level=1,

@@ -48,7 +48,7 @@ def _judge_c(got: detective.Run, judge: Judge) -> None:
 EXERCISE = mend(
     "c",
     reference=mend_c,
-    twins={},
+    known_mistakes={},
     judge_work=_judge_c,
     title="Loop c",
     level=2,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Judge
 
 from . import detective
@@ -41,7 +41,7 @@ def _judge_d(got: detective.Run, judge: Judge) -> None:
 
 
 _LOSS = "(weights * each).sum() / weights.sum()"
-D_TWINS = twins_of(
+D_MISTAKES = known_mistakes_of(
     mend_d,
     {
         "unweighted": {_LOSS: "each.mean()"},
@@ -54,7 +54,7 @@ D_TWINS = twins_of(
 EXERCISE = mend(
     "d",
     reference=mend_d,
-    twins=D_TWINS,
+    known_mistakes=D_MISTAKES,
     judge_work=_judge_d,
     title="Loop d",
     level=2,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Judge
 
 from . import detective
@@ -47,13 +47,15 @@ def _judge_e(got: detective.Run, judge: Judge) -> None:
         judge.no("in-pieces" if got.calls > len(got.steps) else "wrong-value", **seen)
 
 
-E_TWINS = twins_of(mend_e, {"summed": {"model(x), y)": 'model(x), y, reduction="sum")'}})
+E_MISTAKES = known_mistakes_of(
+    mend_e, {"summed": {"model(x), y)": 'model(x), y, reduction="sum")'}}
+)
 
 
 EXERCISE = mend(
     "e",
     reference=mend_e,
-    twins=E_TWINS,
+    known_mistakes=E_MISTAKES,
     judge_small=_judge_small,
     judge_work=_judge_e,
     title="Loop e",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Judge
 
 from . import detective, loops
@@ -43,7 +43,7 @@ def _judge_f(got: detective.Run, judge: Judge) -> None:
         judge.no("moved-to-the-end" if late else "still-grows", **times("f", got))
 
 
-F_TWINS = twins_of(
+F_MISTAKES = known_mistakes_of(
     mend_f,
     {
         "mean-of-means": {
@@ -63,7 +63,7 @@ F_TWINS = twins_of(
 EXERCISE = mend(
     "f",
     reference=mend_f,
-    twins=F_TWINS,
+    known_mistakes=F_MISTAKES,
     judge_small=_judge_small,
     judge_work=_judge_f,
     title="Loop f",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.judge import Raised
 
 
@@ -19,7 +19,7 @@ def mfu(flops_per_step, seconds_per_step, peak):
 
 
 _SHARE = "flops_per_step / (seconds_per_step * peak)"
-MFU_TWINS = twins_of(
+MFU_MISTAKES = known_mistakes_of(
     mfu,
     {
         "inverted": {
@@ -55,7 +55,7 @@ def _read(judge: Judge, got: Any) -> Any:
     return got if isinstance(got, str) and got == "ValueError" else judge.number(got)
 
 
-_SHARES = OverCases(
+_SHARES = ComparesToReference(
     _outcome(mfu),
     (
         *((8.1e11, 0.5, 8.1e12), (3e9, 1e-3, 6.5e13), (120, 3, 160), (1, 50, 5), (3, 100, 4)),
@@ -64,7 +64,7 @@ _SHARES = OverCases(
         *((7e12, 2, 1e13), (5e12, 0.5, 1e13), (4e9, 2, 2e9)),  # exactly 1
         *((2e13, 0.5, 3e13), (1.01e13, 1, 1e13), (9e12, 0.25, 2e13), (4e15, 2, 1e13)),
     ),
-    {name: _outcome(twin) for name, twin in MFU_TWINS.items()},
+    {name: _outcome(mistake) for name, mistake in MFU_MISTAKES.items()},
     read=_read,
     situation=_situation,
 )

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import one_thread
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import nearly
 
 
@@ -90,10 +90,10 @@ MISTAKES = {
     "piles-up": {"parts = gradient(": "parts = whole + gradient("},
     "with-itself": {"(parts - whole)": "(whole - whole)"},
 }
-_GAPS = OverCases(
+_GAPS = ComparesToReference(
     accumulation_gap,
     _cases,
-    twins_of(accumulation_gap, MISTAKES),
+    known_mistakes_of(accumulation_gap, MISTAKES),
     read=lambda judge, got: judge.number(judge.is_a(got, Real, "a Python number")),
     look=_look,
     alike=nearly(1e-3, 1e-9),

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import nearly
 
 
@@ -86,7 +86,7 @@ _IN_PLACE = "average[name].lerp_("
 _ANEW = "average[name] = average[name].float().lerp("
 _IN_16_BITS = {_FIRST: "value.clone()", "value.float()": "value"}
 _ALL_FLOAT = "return {n: v if v.dtype == torch.int64 else v.float() for n, v in average.items()}"
-_TWINS = {
+_MISTAKES = {
     "in-16-bits": _IN_16_BITS,
     "rounds-each": {**_IN_16_BITS, "return average": _ALL_FLOAT},
     "plain-mean": _mean_of_all,
@@ -142,10 +142,10 @@ print(smooth)  # 3.71
 ```""",
     ),
     reference=averaged,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         averaged,
         lambda: ((_Course(dtype, values), decay) for dtype, values, decay in _CASES),
-        twins_of(averaged, _TWINS),
+        known_mistakes_of(averaged, _MISTAKES),
         read=_read,
         look=_look,
         alike=nearly(),

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 from .checking import plain
 
@@ -59,7 +59,7 @@ def _draw(rng: Random) -> tuple[Tensor, int, int]:
 
 
 _BAD = "outside & (labels != ignore_index)"
-_TWINS = {
+_MISTAKES = {
     "top-forgotten": {"labels >= classes": "labels > classes"},
     "negative-forgotten": ({"(labels < 0) | ": ""}, {"(labels < 0) | ": "", _BAD: "outside"}),
     "ignored-is-bad": {_BAD: "outside"},
@@ -109,10 +109,10 @@ print(found.nonzero().flatten().tolist())  # [0, 1]
 ```""",
     ),
     reference=bad_labels,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         _refused,
         _CASES,
-        twins_of(bad_labels, _TWINS),
+        known_mistakes_of(bad_labels, _MISTAKES),
         draw=_draw,
         read=_read,
         alike=operator.eq,

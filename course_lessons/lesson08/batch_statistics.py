@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from course_lessons.shared.checking import on_ranks
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.forms import ComparesToReference, as_tuple
 from course_utils.exercises.values import nearly
 
 
@@ -78,7 +78,7 @@ MISTAKES = {
         },
     ),
 }
-_TWINS = twins_of(batch_statistics, MISTAKES)
+_MISTAKES = known_mistakes_of(batch_statistics, MISTAKES)
 _close = nearly(1e-3, 1e-5)
 
 
@@ -87,10 +87,13 @@ def _otherwise(got: Any, right: Any, sizes: Sequence[int], dtype: Any, shift: fl
     return "loses-digits" if shift and _close(got["mean"], right["mean"]) else "wrong-value"
 
 
-_STATISTICS = OverCases(
+_STATISTICS = ComparesToReference(
     _ours(batch_statistics),
     _CASES,
-    {name: tuple(map(_ours, several(twins))) for name, twins in _TWINS.items()},
+    {
+        name: tuple(map(_ours, as_tuple(known_mistakes)))
+        for name, known_mistakes in _MISTAKES.items()
+    },
     read=lambda judge, got: got,
     alike=_close,
     otherwise=_otherwise,

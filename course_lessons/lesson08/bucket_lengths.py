@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def bucket_lengths(lengths, per_shape, per_token):
@@ -74,7 +74,7 @@ def _leaving_out(lengths, *costs):
     return _one_by_one(sorted(set(lengths)), shorter, lengths, *costs)
 
 
-_TWINS = {
+_MISTAKES = {
     "once-each": lambda lengths, *costs: bucket_lengths(sorted(set(lengths)), *costs),
     "one-by-one": (_adding, _leaving_out),
     "every-length": lambda lengths, *costs: sorted(set(lengths)),
@@ -136,10 +136,10 @@ print(min(choices, key=lambda chosen: abs(sum(chosen) - 30)))  # (8, 20)
 ```""",
     ),
     reference=bucket_lengths,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         bucket_lengths,
         lambda: [(list(lengths), *costs) for lengths, *costs in _CASES],
-        _TWINS,
+        _MISTAKES,
         draw=_draw,
         read=_read,
         look=_look,

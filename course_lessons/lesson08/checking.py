@@ -54,7 +54,7 @@ Edits = Mapping[str, str]
 def combined(
     function: Callable[..., Any], *groups: Mapping[str, Edits | tuple[Edits, ...]]
 ) -> dict[str, tuple[Callable[..., Any], ...]]:
-    """Return wrong twins with one fault, and with one of each of two groups.
+    """Return known mistakes with one fault, and with one of each of two groups.
 
     Each group maps diagnoses to edits of one place. Of two faults, that of the earlier group is told.
     """

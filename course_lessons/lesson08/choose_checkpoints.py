@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases, near
+from course_utils.exercises.forms import ComparesToReference, near
 
 from .checking import plain
 
@@ -67,7 +67,7 @@ def _with_last_block(blocks: Sequence[Any], budget: int) -> set[int] | None:
     return right and right | {len(blocks) - 1}
 
 
-_TWINS = {
+_MISTAKES = {
     "no-second-time": {"return most": "return kept"},
     "all-entries": {
         "kept = most = 0": "kept = most = sum(block[0] for block in blocks)",
@@ -148,10 +148,10 @@ print(most)  # 18, at the last stop
 ```""",
     ),
     reference=choose_checkpoints,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         choose_checkpoints,
         lambda: [(list(blocks), budget) for blocks, budget in _CASES],
-        twins_of(choose_checkpoints, _TWINS),
+        known_mistakes_of(choose_checkpoints, _MISTAKES),
         draw=_draw,
         read=_read,
         look=_look,

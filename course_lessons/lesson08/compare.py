@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def compare(formats, seeds, train, accuracy, machine):
@@ -143,10 +143,10 @@ print(seconds, y.sum())  # the sum isn't timed
 ```""",
     ),
     reference=compare,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         compare,
         _cases,
-        twins_of(compare, _MISTAKES),
+        known_mistakes_of(compare, _MISTAKES),
         read=lambda judge, got: judge.is_a(got, dict, "a dict of tuples"),
         look=_look,
         situation=lambda formats, seeds, *_: f"seeds {list(seeds)}",

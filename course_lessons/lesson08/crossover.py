@@ -5,9 +5,9 @@ from __future__ import annotations
 import operator
 from random import Random
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 Row = tuple[int, float, float, float]
 
@@ -45,7 +45,7 @@ def _draw(rng: Random) -> tuple[list[Row]]:
     return (_rows({n: rng.choice((0.5, 0.9, 1.0, 1.1, 1.5, 3.0)) for n in sizes}),)
 
 
-_TWINS = {
+_MISTAKES = {
     "first-win": (
         lambda rows: next((n for n, *_, s in sorted(rows) if s > 1), None),
         lambda rows: next((n for n, *_, s in sorted(rows, key=lambda row: row[3]) if s > 1), None),
@@ -93,10 +93,10 @@ print(streak)  # 2
 ```""",
     ),
     reference=crossover,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         crossover,
         _CASES,
-        twins_of(crossover, _TWINS),
+        known_mistakes_of(crossover, _MISTAKES),
         draw=_draw,
         read=lambda judge, got: got if got is None else judge.number(got),
         alike=operator.eq,

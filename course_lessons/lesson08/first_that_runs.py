@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.forms import ComparesToReference, as_tuple
 from course_utils.exercises.values import same
 
 
@@ -99,12 +99,12 @@ MISTAKES = {
         {'if isinstance(error, AssertionError) and "CUDA" not in str(error):\n    raise\n': ""},
     ),
 }
-_CHAINS = OverCases(
+_CHAINS = ComparesToReference(
     _outcome(first_that_runs),
     _cases,
     {
-        name: tuple(map(_outcome, several(twins)))
-        for name, twins in twins_of(first_that_runs, MISTAKES).items()
+        name: tuple(map(_outcome, as_tuple(known_mistakes)))
+        for name, known_mistakes in known_mistakes_of(first_that_runs, MISTAKES).items()
     },
     look=lambda got, job, devices: {"outcome": got, "tried": job.tried},
     alike=same,

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def fit_the_card(capacity, batch, formats):
@@ -79,10 +79,10 @@ def _situation(capacity: float, batch: int, formats: Formats) -> str:
     return f"{batch} samples a step, {capacity:g} bytes ({figures})"
 
 
-_CHOSEN = OverCases(
+_CHOSEN = ComparesToReference(
     fit_the_card,
     _CASES,
-    twins_of(fit_the_card, _MISTAKES),
+    known_mistakes_of(fit_the_card, _MISTAKES),
     read=_read,
     draw=_draw,
     alike=operator.eq,

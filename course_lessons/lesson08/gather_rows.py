@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from course_lessons.shared.checking import on_ranks
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import same
 
 
@@ -80,10 +80,10 @@ MISTAKES = {
     "one-rank": {_CAT: "return rows if dist.get_rank() else torch.cat("},
     "own-alone": {_CUT: "return rows"},
 }
-_GATHERED = OverCases(
+_GATHERED = ComparesToReference(
     _ours(gather_rows),
     _CASES,
-    {name: _ours(twin) for name, twin in twins_of(gather_rows, MISTAKES).items()},
+    {name: _ours(mistake) for name, mistake in known_mistakes_of(gather_rows, MISTAKES).items()},
     read=lambda judge, got: got,
     alike=same,
     situation=lambda sizes, *_: f"ranks with {list(sizes)} rows",

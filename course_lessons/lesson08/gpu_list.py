@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import same
 
 from .checking import unguarded
@@ -73,10 +73,10 @@ MISTAKES = {
     "decimal": ({"2**30": "1e9"}, {"2**30": "1e9", "GiB": "GB"}),
     "no-index": ({"cuda:{index} ": ""}, {"cuda:{index}": "{index}"}, {"cuda:{index}": "cuda"}),
 }
-_LINES = OverCases(
+_LINES = ComparesToReference(
     gpu_list,
     [(Cuda(cards),) for cards in _CARDS],
-    twins_of(gpu_list, MISTAKES),
+    known_mistakes_of(gpu_list, MISTAKES),
     read=lambda judge, got: list(judge.is_a(got, (list, tuple), "a list of texts")),
     alike=same,
     situation=lambda cuda: f"the cards {cuda.cards}",

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def hottest(events, n):
@@ -93,10 +93,10 @@ def _situation(rows: list[_Row], n: int) -> str:
     return f"a run on a {where}, n = {n}" + (f", {name}: {times}" if len(rows) < 9 else "")
 
 
-_ORDER = OverCases(
+_ORDER = ComparesToReference(
     hottest,
     lambda: [(_device_rows(), n) for n in (5, 1, 7, 20)],
-    twins_of(hottest, MISTAKES),
+    known_mistakes_of(hottest, MISTAKES),
     read=lambda judge, got: list(judge.is_a(got, (list, tuple), "a list of names")),
     draw=_draw,
     alike=operator.eq,

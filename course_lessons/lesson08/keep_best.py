@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import same
 
 
@@ -87,10 +87,10 @@ def _cases() -> Iterator[tuple[Any, ...]]:
 
 
 _COPY = "copy.deepcopy(model.state_dict())"
-_KEPT = OverCases(
+_KEPT = ComparesToReference(
     keep_best,
     _cases,
-    twins_of(
+    known_mistakes_of(
         keep_best,
         {
             "no-copy": {_COPY: "model.state_dict()"},

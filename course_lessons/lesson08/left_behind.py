@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import simgpu
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 from .checking import other_device
 
@@ -79,10 +79,10 @@ MISTAKES = {
     "no-containers": {"[t for item in value for t in tensors(item)]": "[]"},
     "torchs-own": ({_OWN: "True"}, {_OWN: 'name not in ("_parameters", "_buffers")'}),
 }
-_NAMES = OverCases(
+_NAMES = ComparesToReference(
     left_behind,
     _cases,
-    twins_of(left_behind, MISTAKES),
+    known_mistakes_of(left_behind, MISTAKES),
     read=lambda judge, got: list(judge.is_a(got, (list, tuple), "a list of names")),
     look=_look,
     situation=lambda module, device: f"device {device} and {module.text}",

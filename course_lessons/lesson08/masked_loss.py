@@ -13,9 +13,9 @@ from torch.nn import functional as F
 import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import one_thread
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.judge import Raised
 from course_utils.exercises.values import nearly
 
@@ -78,7 +78,7 @@ MISTAKES = {
         {"return total": "total = total.nan_to_num(0.0)\nreturn total"},
     ),
 }
-_MEANS = OverCases(
+_MEANS = ComparesToReference(
     masked_loss,
     lambda: [
         *map(_masked_case, ((0, 3, 4, 9), (7,), range(12), ())),
@@ -89,7 +89,7 @@ _MEANS = OverCases(
         _masked_case((2,), rows=4, lost=[0, 3]),
         _masked_case((), rows=4, lost=[0, 3]),
     ],
-    twins_of(masked_loss, MISTAKES),
+    known_mistakes_of(masked_loss, MISTAKES),
     read=_read,
     look=_look,
     alike=nearly(1e-4, 1e-6),

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from course_lessons.shared.checking import quick_collection
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import nearly
 
 
@@ -101,14 +101,14 @@ MISTAKES = {
         "= make_step(batch)": "= steps[batch]",
     },
 }
-_LINES = OverCases(
+_LINES = ComparesToReference(
     memory_line,
     lambda: [
         _case([64, 128, 250, 500], 3000, 7),
         _case([400, 101, 1600], 900_000, 3),
         _case([100, 10, 41], 6000, 50),
     ],
-    twins_of(memory_line, MISTAKES),
+    known_mistakes_of(memory_line, MISTAKES),
     read=_read,
     draw=_draw,
     alike=nearly(1e-6, 1e-6),

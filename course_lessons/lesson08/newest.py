@@ -9,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import same
 
 
@@ -106,10 +106,13 @@ def _check_newest(answer: Callable[..., Any], judge: Judge) -> None:
                 (folder / name).parent.mkdir(exist_ok=True)
                 (folder / name).touch()
                 os.utime(folder / name, (time, time))
-        check = OverCases(
+        check = ComparesToReference(
             _settled(newest),
             lambda: [(f, _Load(f, files)) for f, files in zip(folders, _FOLDERS, strict=True)],
-            {name: _settled(twin) for name, twin in twins_of(newest, MISTAKES).items()},
+            {
+                name: _settled(mistake)
+                for name, mistake in known_mistakes_of(newest, MISTAKES).items()
+            },
             look=_look,
             alike=same,
             situation=_situation,

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 from .checking import combined
 
@@ -41,7 +41,7 @@ _GROUPS = "math.ceil(batches / accumulate)"
 _TAILS = {
     "drops-tail": {_TAIL: "samples // batch_size"},
 }
-_TWINS = {
+_MISTAKES = {
     **combined(
         optimizer_steps,
         {
@@ -102,7 +102,9 @@ trays = math.ceil(boxes / 5)  # 3 trays, and the last one isn't full
 ```""",
     ),
     reference=optimizer_steps,
-    check_answer=OverCases(optimizer_steps, _CASES, _TWINS, draw=_draw, situation=_situation),
+    check_answer=ComparesToReference(
+        optimizer_steps, _CASES, _MISTAKES, draw=_draw, situation=_situation
+    ),
     why="If you give a cosine schedule the number of batches, but four batches make one step, then training "
     "ends after a quarter of the schedule and the learning rate never comes down. You get no error, "
     "only a worse model.",

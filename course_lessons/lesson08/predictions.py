@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 import simgpu
 from course_lessons.shared.checking import keeps
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.devices import synchronize
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 from .checking import other_device
 
@@ -78,11 +78,11 @@ _MISTAKES = {
     ),
     "whole-landing": {_RETURN: "return landing.tolist()"},
 }
-TWINS = twins_of(predictions, _MISTAKES)
-_VALUES = OverCases(
+MISTAKES = known_mistakes_of(predictions, _MISTAKES)
+_VALUES = ComparesToReference(
     predictions,
     lambda: [_case(sizes, torch.device("cpu")) for sizes in _SIZES],
-    TWINS,
+    MISTAKES,
     read=_read,
     alike=lambda got, right: list(got) == right,
     situation=lambda model, batches, landing, device: (

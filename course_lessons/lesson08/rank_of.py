@@ -10,9 +10,9 @@ from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.judge import Raised
 
 
@@ -45,13 +45,13 @@ def _numbers(judge: Judge, got: Any) -> tuple[int, ...]:
     return tuple(judge.is_a(number, Integral, "whole numbers") for number in got)
 
 
-_STARTED = OverCases(
+_STARTED = ComparesToReference(
     rank_of,
     [
         ({"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1"},),
         ({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"},),
     ],
-    twins_of(rank_of, {"local-is-rank": {'"RANK", "LOCAL_RANK"': '"RANK", "RANK"'}}),
+    known_mistakes_of(rank_of, {"local-is-rank": {'"RANK", "LOCAL_RANK"': '"RANK", "RANK"'}}),
     read=_numbers,
     draw=_drawn,
     alike=operator.eq,

@@ -16,7 +16,7 @@ import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import one_thread
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import nearly
 
 
@@ -77,7 +77,7 @@ def _in_memory(loop: Callable[..., Any]) -> tuple[int, int, int]:
         return stats()["allocated_bytes.all.peak"], grown, stats()["num_device_free"]
 
 
-_RESULTS = OverCases(
+_RESULTS = ComparesToReference(
     functools.partial(_trained, steady_loop, _CPU),
     ((60, 60, 20), (9, 7), (30, 4, 8)),
     {},

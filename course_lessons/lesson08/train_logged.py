@@ -14,9 +14,9 @@ from torch.nn import functional as F
 import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import keeps, one_thread
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import nearly
 
 
@@ -64,7 +64,7 @@ def _read(judge: Judge, got: dict[str, Any]) -> dict[str, Any]:
     return got
 
 
-TWINS = twins_of(
+MISTAKES = known_mistakes_of(
     train_logged,
     {
         "mean-of-means": {
@@ -74,10 +74,10 @@ TWINS = twins_of(
         "since-start": {"total, samples, begin = 0, 0, now": ""},
     },
 )
-_LINES = OverCases(
+_LINES = ComparesToReference(
     functools.partial(_logged, train_logged),
     [([8, 8, 8, 8, 3, 8, 5], 3), ([6, 2, 6, 4], 2), ([7, 9], 5), ([5, 8, 2, 4, 6], 1)],
-    {name: functools.partial(_logged, twin) for name, twin in TWINS.items()},
+    {name: functools.partial(_logged, mistake) for name, mistake in MISTAKES.items()},
     read=_read,
     alike=nearly(1e-4, 1e-5),
     situation=lambda sizes, every: f"every={every}, batches of {sizes} rows",

@@ -14,9 +14,9 @@ from torch.nn import functional as F
 import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import keeps, one_thread
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.forms import ComparesToReference, as_tuple
 from course_utils.exercises.values import nearly
 
 
@@ -73,7 +73,7 @@ def _trained(
 
 
 _GOOD = "good = torch.stack(losses).isfinite().tolist()"
-TWINS = twins_of(
+MISTAKES = known_mistakes_of(
     train_watched,
     {
         "stops-late": {"step % every": "step % (2 * every)"},
@@ -102,10 +102,13 @@ def _on_cpu(train: Callable[..., Any]) -> Callable[..., Any]:
     return functools.cache(functools.partial(_trained, train, _CPU))
 
 
-_RESULTS = OverCases(
+_RESULTS = ComparesToReference(
     _on_cpu(train_watched),
     _CASES,
-    {name: tuple(map(_on_cpu, several(twins))) for name, twins in TWINS.items()},
+    {
+        name: tuple(map(_on_cpu, as_tuple(known_mistakes)))
+        for name, known_mistakes in MISTAKES.items()
+    },
     read=lambda judge, got: (got[0] if got[0] is None else judge.number(got[0]), *got[1:]),
     look=lambda got, *_: got[:3],
     alike=nearly(1e-4, 1e-5),

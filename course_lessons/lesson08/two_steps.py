@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import made_batches
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import nearly
 
 
@@ -122,13 +122,13 @@ scaler.update()
 ```""",
     ),
     reference=two_steps,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         two_steps,
         lambda: [
             *(_case("none"), _case("none", "none"), _case("first", "none")),
             *(_case("first"), _case("none", "second")),
         ],
-        twins_of(two_steps, _MISTAKES),
+        known_mistakes_of(two_steps, _MISTAKES),
         read=_read,
         look=_look,
         alike=nearly(1e-3, 1e-5),

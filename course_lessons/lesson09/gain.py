@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def gain(old, new, rounds, clock):
@@ -143,10 +143,10 @@ print(statistics.quantiles(drifts, n=4, method="inclusive"))  # [1.5, 2.0, 2.0]
 ```""",
     ),
     reference=gain,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         gain,
         _cases,
-        twins_of(gain, _MISTAKES),
+        known_mistakes_of(gain, _MISTAKES),
         read=_read,
         look=_look,
         draw=_draw,

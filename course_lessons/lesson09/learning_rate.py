@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from random import Random
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def learning_rate(step, steps, peak, warm):
@@ -64,10 +64,10 @@ print([light(second) for second in range(7)])
 ```""",
     ),
     reference=learning_rate,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         learning_rate,
         [(step, *training) for training in _TRAININGS for step in range(training[0])],
-        twins_of(learning_rate, _MISTAKES, math=math),
+        known_mistakes_of(learning_rate, _MISTAKES, math=math),
         draw=_draw,
     ),
     why="The rate rises first, so that it doesn't throw the weights about while they're still random. "

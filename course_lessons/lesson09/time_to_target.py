@@ -8,9 +8,9 @@ import statistics
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def time_to_target(runs, target):
@@ -131,10 +131,10 @@ print(statistics.median([1.2, 1.3]))  # 1.25, too good
 ```""",
     ),
     reference=time_to_target,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         time_to_target,
         _CASES,
-        twins_of(time_to_target, _MISTAKES),
+        known_mistakes_of(time_to_target, _MISTAKES),
         read=_read,
         draw=_draw,
         situation=_situation,

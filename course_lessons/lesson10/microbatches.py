@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 
 
 def microbatches(stages, most):
@@ -16,7 +16,7 @@ def microbatches(stages, most):
     return number
 
 
-_CASES = (  # where a limit, or that of a twin, is met exactly, all are powers of two: no rounding decides
+_CASES = (  # where a limit, or a known mistake's, is met exactly, all are powers of two: no rounding decides
     (4, 0.3001),
     (5, 0.25),
     (4, 0.75),
@@ -40,7 +40,7 @@ def _draw(source: random.Random) -> tuple[int, float]:
 
 _SHARE = "(stages - 1) / (number + stages - 1)"
 _TURNS = "((stages - 1) * (1 - most) / most)"
-_TWINS = {
+_MISTAKES = {
     "of-the-work": {_SHARE: "(stages - 1) / number"},
     "all-stages": (
         {_SHARE: "stages / (number + stages)"},
@@ -83,7 +83,9 @@ print(people, 30 / people)  # 8 3.75
 ```""",
     ),
     reference=microbatches,
-    check_answer=OverCases(microbatches, _CASES, twins_of(microbatches, _TWINS), draw=_draw),
+    check_answer=ComparesToReference(
+        microbatches, _CASES, known_mistakes_of(microbatches, _MISTAKES), draw=_draw
+    ),
     limit=3.0,
     why="More micro-batches shrink the bubble, but each one gets smaller, and at some point its products "
     "are too small to keep a GPU busy. That sets the limit, together with the activations that wait for "

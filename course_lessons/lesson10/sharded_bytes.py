@@ -6,9 +6,9 @@ import math
 import random
 from typing import Any
 
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.values import brief, nearly
 
 
@@ -91,11 +91,11 @@ print([math.prod(tray[1:]) for tray in trays])  # [12, 1]
 ```""",
     ),
     reference=sharded_bytes,
-    check_answer=OverCases(
+    check_answer=ComparesToReference(
         sharded_bytes,
         [(shapes, 1) for shapes in _SHAPES]
         + list(zip(_SHAPES, (2, 4, 7, 3, 8, 2, 3), strict=True)),
-        twins_of(sharded_bytes, _MISTAKES),
+        known_mistakes_of(sharded_bytes, _MISTAKES),
         read=_read,
         draw=_draw,
         alike=nearly(1e-9, 0),

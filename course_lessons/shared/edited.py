@@ -53,7 +53,7 @@ def edited(function: Callable[..., Any], edits: Mapping[str, str], **names: Any)
 def variants(
     function: Callable[..., Any], old: str, new: str = "{}", **names: Any
 ) -> Callable[..., tuple[Any, ...]]:
-    """Return what makes wrong twins of ``function``, each written as what stands there in the place of ``old``.
+    """Return what makes known mistakes of ``function``, each written as what stands in the place of ``old``.
 
     Where ``new`` is given, what is written stands in the place of the braces in it.
     """
@@ -64,10 +64,10 @@ def variants(
     return made
 
 
-def twins_of(
+def known_mistakes_of(
     function: Callable[..., Any], mistakes: Mapping[str, Any], **names: Any
 ) -> dict[str, Any]:
-    """Return the wrong twins of ``function``: for each diagnosis one, or a tuple of several.
+    """Return the known mistakes of ``function``: for each diagnosis one, or a tuple of several.
 
     Of ``mistakes`` those that are edits become copies with these edits (``edited``); functions stay as they are.
     """

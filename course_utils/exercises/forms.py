@@ -12,7 +12,7 @@ from typing import Any
 from course_language import word
 
 from .judge import Judge
-from .values import agree, apart, brief, nearly
+from .values import agree, brief, diff_texts, nearly
 
 DRAWN = 40
 """How many cases are drawn, where a form draws them."""
@@ -23,7 +23,7 @@ near = nearly(1e-6, 1e-9)
 
 
 @dataclass(frozen=True)
-class OverCases:
+class ComparesToReference:
     """A check: an answer must give, for every case, what the reference gives.
 
     Parameters
@@ -32,31 +32,31 @@ class OverCases:
         The right function.
     cases
         Arguments, a tuple for each case; a function that makes them, where a call may change them.
-    twins
-        For each diagnosis a wrong function, or several: what a likely mistake computes. A wrong answer gets
-        the diagnosis of the twin that it follows over all cases (``Judge.closest``).
+    known_mistakes
+        For each diagnosis a wrong function, or a tuple of several. A wrong answer gets the diagnosis of the
+        known mistake that it agrees with (``Judge.closest``).
     read
-        Makes of what the answer gave what is compared, or refuses it. A number is wanted unless told.
+        Converts what the answer returned before it is compared, or refuses it. By default ``Judge.number``.
     look
-        Makes of a result, and of the case as the call left it, what is compared: ``look(got, *case)``, say
-        the weights of a model that was trained. Used for the answer, the reference and the twins.
+        ``look(got, *case)`` returns what is compared, from a result and the case as the call left it, such as
+        the weights of a model that was trained. Used for the answer, the reference and the known mistakes.
     draw
-        Makes one more case of a ``random.Random``. Cases drawn from a fixed seed join the others.
+        Makes one more case, with a ``random.Random``. Cases drawn with a fixed seed join the others.
     alike
         Whether two such values count as equal.
     otherwise
-        The diagnosis of an answer that follows no twin; or a function that returns it, of what the answer and
-        the reference gave for the wrong case that is shown, and the case.
+        The diagnosis of an answer that agrees with no known mistake; or a function that returns it, of what
+        the answer and the reference gave for the wrong case that is shown, and the case.
     situation
-        Says a case in words; else by its arguments. The first wrong case is shown, of those drawn the
-        shortest.
+        Describes a case in words; by default its arguments are shown. The first failing case is shown, of
+        those drawn the shortest.
     shown
-        Writes a value for the learner; else it is cut to where it differs from the other.
+        Formats a value for the learner; by default it is cut to where it differs from the other.
     """
 
     reference: Callable[..., Any]
     cases: Sequence[tuple[Any, ...]] | Callable[[], Iterable[tuple[Any, ...]]]
-    twins: Mapping[str, Callable[..., Any] | tuple[Callable[..., Any], ...]]
+    known_mistakes: Mapping[str, Callable[..., Any] | tuple[Callable[..., Any], ...]]
     read: Callable[[Judge, Any], Any] | None = None
     look: Callable[..., Any] | None = None
     draw: Callable[[random.Random], tuple[Any, ...]] | None = None
@@ -94,7 +94,7 @@ class OverCases:
             write = self.shown or _short
             seen, expected = write(got[at]), write(right[at])
             if seen == expected or (self.shown is None and max(len(seen), len(expected)) > 60):
-                seen, expected = apart(got[at], right[at], self.alike)
+                seen, expected = diff_texts(got[at], right[at], self.alike)
             return f"{seen} for {self._describe(cases[at])}", expected
 
         def simple(at: int) -> tuple[bool, int, int]:
@@ -110,8 +110,8 @@ class OverCases:
             got,
             right,
             {
-                diagnosis: [self.values(one, safe=True) for one in several(twin)]
-                for diagnosis, twin in self.twins.items()
+                diagnosis: [self.values(one, safe=True) for one in as_tuple(mistake)]
+                for diagnosis, mistake in self.known_mistakes.items()
             },
             alike=self.alike,
             otherwise=otherwise,
@@ -144,9 +144,9 @@ class OverCases:
         return ", ".join(f"{name}={_short(value)}" for name, value in zip(names, case, strict=True))
 
 
-def several(twin: Any) -> tuple[Callable[..., Any], ...]:
-    """Return a twin, or several, as a tuple."""
-    return twin if isinstance(twin, tuple) else (twin,)
+def as_tuple(mistake: Any) -> tuple[Callable[..., Any], ...]:
+    """Return a known mistake, or several, as a tuple."""
+    return mistake if isinstance(mistake, tuple) else (mistake,)
 
 
 class _Failed:

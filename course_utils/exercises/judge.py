@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any, NoReturn
 
 from .guard import random_states
-from .values import agree, apart, brief, is_array, rounded, same
+from .values import agree, brief, diff_texts, is_array, rounded, same
 
 COMMON = {
     "not-a-function": "Hand over the function itself, without calling it: put its name, and no "
@@ -81,7 +81,7 @@ class Judge:
             What the answer did and what was asked for: two texts, or two values, which are cut to where
             they differ.
         """
-        texts = zip((seen, expected), apart(seen, expected), strict=True)
+        texts = zip((seen, expected), diff_texts(seen, expected), strict=True)
         raise NotYet(diagnosis, *("" if value is None else text for value, text in texts))
 
     def expect(
@@ -106,7 +106,7 @@ class Judge:
             Whether two values count as equal.
         """
         if not agree(alike, seen, expected):
-            shown, wanted = apart(seen, expected, alike)
+            shown, wanted = diff_texts(seen, expected, alike)
             self.no(diagnosis, seen=f"{what}: {shown}", expected=f"{what}: {wanted}")
 
     @contextmanager
@@ -149,30 +149,30 @@ class Judge:
         self,
         got: Sequence[Any],
         right: Sequence[Any],
-        twins: Mapping[str, Sequence[Sequence[Any]]],
+        known_mistakes: Mapping[str, Sequence[Sequence[Any]]],
         *,
         alike: Callable[[Any, Any], bool] | None = None,
         otherwise: str | Callable[[int], str] = "wrong-value",
         say: Callable[[int], tuple[str, str]] | None = None,
         simple: Callable[[int], Any] | None = None,
     ) -> None:
-        """Refuse results that are not right, with the diagnosis of the wrong twin that they follow.
+        """Refuse results that are not right, with the diagnosis of the known mistake that they agree with.
 
-        An answer follows a twin where it is like it on every case on which the twin is wrong: two cases at
-        least, and the answer's first wrong case or half of them. Of several the one that explains most is
-        taken.
+        They must agree on every case on which the known mistake is wrong: two cases at least, and the answer's
+        first wrong case or half of them. Of several mistakes the one that explains most cases is taken.
 
         Parameters
         ----------
         got, right
             What the answer and the reference gave, a value for each case.
-        twins
+        known_mistakes
             For each diagnosis, what wrong functions gave, a value for each case; the first has that fault
             alone.
         alike
             Whether two values count as equal; ``same`` by default.
         otherwise
-            The diagnosis of results that follow no twin, or what returns it for the number of the case shown.
+            The diagnosis of results that agree with no known mistake, or a function that returns it for the
+            number of the case shown.
         say
             What is shown of a case, by its number: seen, expected. Else its values, cut to where they differ.
         simple
@@ -183,7 +183,7 @@ class Judge:
         if not failing:
             return
         best, explained, typical = "", [], []
-        for diagnosis, variants in twins.items():
+        for diagnosis, variants in known_mistakes.items():
             first: list[int] = []  # the cases on which the first variant is wrong
             for values in variants:
                 wrong = [at for at, r in enumerate(right) if not agree(alike, values[at], r)]
@@ -198,5 +198,5 @@ class Judge:
         if not best and all(rounded(got[k], right[k]) for k in failing):
             best = "rounded"
         best = best or (otherwise(at) if callable(otherwise) else otherwise)
-        seen, expected = say(at) if say else apart(got[at], right[at], alike)
+        seen, expected = say(at) if say else diff_texts(got[at], right[at], alike)
         self.no(best, seen=seen, expected=expected)

@@ -76,7 +76,9 @@ def agree(alike: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
         return False
 
 
-def apart(seen: Any, expected: Any, alike: Callable[[Any, Any], bool] = same) -> tuple[str, str]:
+def diff_texts(
+    seen: Any, expected: Any, alike: Callable[[Any, Any], bool] = same
+) -> tuple[str, str]:
     """Write two values cut to where they differ first; texts, and short texts of values, stay whole."""
     whole = brief(seen), brief(expected)
     if seen is None or expected is None or isinstance(seen, str) or isinstance(expected, str):

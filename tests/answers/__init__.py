@@ -2,8 +2,8 @@
 
 ``WRONG`` has, for each diagnosis, an answer that must get it, or several; ``RIGHT``, by name, answers
 written otherwise than the reference that must be accepted. A dict in the place of a function is what the
-answer changes of the reference, text by text (``course_lessons.shared.edited``). The wrong twins of a check
-over cases are known wrong answers too: a file adds what no twin is, and an exercise for which there is
+answer changes of the reference, text by text (``course_lessons.shared.edited``). The known mistakes of a check
+over cases are known wrong answers too: a file adds what no known mistake is, and an exercise for which there is
 nothing to add has none.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.forms import ComparesToReference, as_tuple
 
 
 def _listed(exercise: Exercise, name: str) -> Mapping[str, Any]:
@@ -29,12 +29,12 @@ def _listed(exercise: Exercise, name: str) -> Mapping[str, Any]:
 def every_wrong(exercise: Exercise) -> list[tuple[str, Any]]:
     """Return each known wrong answer after the diagnosis that it must get."""
     form = exercise.check_answer
-    both = [form.twins] if isinstance(form, OverCases) else []
+    both = [form.known_mistakes] if isinstance(form, ComparesToReference) else []
     return [
         (diagnosis, _answer(exercise, answer))
         for known in (*both, _listed(exercise, "WRONG"))
         for diagnosis, answers in known.items()
-        for answer in (several(answers) if not exercise.wants_value else (answers,))
+        for answer in (as_tuple(answers) if not exercise.wants_value else (answers,))
     ]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from course_language import say, word
 from course_lessons.shared.claims import CLAIMS, Claim, weigh
 from course_lessons.shared.claims.weighing import between, gathered, kind_of, said_of
-from course_utils.evidence import KINDS
+from course_utils.evidence import KIND_BY_PREFIX
 from course_utils.files import replacing
 from tools.authoring.cells import row
 from tools.authoring.pages import WholePage, shows
@@ -184,7 +184,9 @@ def _legend(fig) -> None:
     from course_utils.plots import LOOKS
 
     handles = [Patch(color=BAR, label="claimed")]
-    handles += [Line2D([], [], linestyle="", label=kind, **LOOKS[kind]) for kind in KINDS.values()]
+    handles += [
+        Line2D([], [], linestyle="", label=kind, **LOOKS[kind]) for kind in KIND_BY_PREFIX.values()
+    ]
     handles.append(
         Line2D(
             [], [], linestyle="", label="pale: related, not weighed", marker="o", color="#bbbbbb"

@@ -52,11 +52,11 @@ class Problem:
     file: str
     cell: str
     what: str
-    mend: str
+    fix: str
 
     def __str__(self) -> str:
         place = f"{self.file}: cell {self.cell}" if self.cell else self.file
-        return f"{place}: {self.what} -> {self.mend}"
+        return f"{place}: {self.what} -> {self.fix}"
 
 
 def read(path: Path) -> NotebookNode:
@@ -230,10 +230,10 @@ def form_problems(nb: NotebookNode, file: str) -> Iterator[Problem]:
     for i, cell in enumerate(nb.cells):
         for tag in tags(cell):
             if tag not in KNOWN_TAGS:
-                mend = f"remove the tag or use one of: {', '.join(sorted(KNOWN_TAGS))}"
+                fix = f"remove the tag or use one of: {', '.join(sorted(KNOWN_TAGS))}"
                 if "raise" in tag:
-                    mend = "remove the tag; put the deliberate error in `with expect_error(...)`"
-                yield Problem(file, cell_name(nb, i), f"has an unknown tag: {tag}", mend)
+                    fix = "remove the tag; put the deliberate error in `with expect_error(...)`"
+                yield Problem(file, cell_name(nb, i), f"has an unknown tag: {tag}", fix)
         if CHECK_OUTPUT in tags(cell) and cell.cell_type != "code":
             what = f"is tagged {CHECK_OUTPUT} but is not a code cell"
             yield Problem(file, cell_name(nb, i), what, "remove the tag")

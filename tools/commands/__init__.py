@@ -3,7 +3,7 @@
 import sys
 
 
-def refuse(sentence: object, status: int) -> int:
+def fail(sentence: object, status: int) -> int:
     """Say in a sentence on stderr what is wrong, and return the exit status."""
     print(sentence, file=sys.stderr)
     return status

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.commands import refuse
+from tools.commands import fail
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -47,7 +47,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         lessons = course.chosen(args.lessons) or course.ready
     except LookupError as error:
-        return refuse(error, 2)
+        return fail(error, 2)
     try:
         args.output.mkdir(parents=True, exist_ok=True)
         for lesson in lessons:
@@ -55,9 +55,9 @@ def main(args: argparse.Namespace) -> int:
             files.write(path, dumps(answered(lesson)))
             print(path)
     except ValueError as error:
-        return refuse(f"{error}.", 1)
+        return fail(f"{error}.", 1)
     except OSError as error:
-        return refuse(f"{args.output} cannot be written ({error.strerror}).", 1)
+        return fail(f"{args.output} cannot be written ({error.strerror}).", 1)
     return 0
 
 

@@ -19,7 +19,7 @@ from course_utils.cli.faults import SetupError
 from course_utils.cli.git import Clone
 from course_utils.cli.installer import Installer
 from course_utils.files import replacing
-from tools.commands import refuse
+from tools.commands import fail
 
 NEEDS = ("pip",)
 FOLDER = "pytorch-gpu-course"  # what the zip unpacks to
@@ -86,13 +86,13 @@ def main(args: argparse.Namespace, root: Path = ROOT) -> int:
         stands in the way is raised as `SetupError`.
     """
     if args.wheelhouse is None and (args.extra != "lab" or args.torch != "cpu"):
-        return refuse("--extra and --torch go with --wheelhouse.", 2)
+        return fail("--extra and --torch go with --wheelhouse.", 2)
     torch = torch_build.torch_choice(args.torch)
     if torch.startswith("keep "):
-        return refuse("--torch keep is no choice here: a bundle holds its own PyTorch.", 2)
+        return fail("--torch keep is no choice here: a bundle holds its own PyTorch.", 2)
     output = args.output or root / "dist" / f"{FOLDER}.zip"
     if output.exists() and not zipfile.is_zipfile(output):
-        return refuse(f"{output} is there and is no zip: name another file.", 2)
+        return fail(f"{output} is there and is no zip: name another file.", 2)
     if not (root / ".git").exists():
         raise SetupError(
             "This copy of the course did not come through git, so no new zip can be made of it: copy "
@@ -103,7 +103,7 @@ def main(args: argparse.Namespace, root: Path = ROOT) -> int:
             part.touch()  # shows at once whether the place can be written
             summary = _bundle(args, root, Path(scratch), torch, part)
     except OSError as error:
-        return refuse(
+        return fail(
             f"The zip was not written: {error.strerror} ({error.filename or output}). Name another "
             "place with --output FILE.",
             1,

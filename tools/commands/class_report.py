@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_language import chosen, word
-from tools.commands import refuse
+from tools.commands import fail
 
 if TYPE_CHECKING:
     from course_utils.exercises import Exercise
@@ -58,28 +58,28 @@ def main(args: argparse.Namespace) -> int:
     from tools.classroom import class_progress
 
     if not args.folder.is_dir():
-        return refuse(f"There is no folder {args.folder}.", 2)
+        return fail(f"There is no folder {args.folder}.", 2)
     try:
         load_course().chosen(args.lesson or ())
         names = class_progress.read_names(args.names) if args.names else None
     except (LookupError, files.FileError) as error:
-        return refuse(error, 2)
+        return fail(error, 2)
     room = class_progress.collect(args.folder, names)
     if room.left_out:
         print("\n".join(_left_out(room)), file=sys.stderr)
     if not room.learners:
-        return refuse(f"{args.folder} holds no file that can be used.", 1)
+        return fail(f"{args.folder} holds no file that can be used.", 1)
     if args.lesson:
         room = room.only(args.lesson)
     exercises = room.exercises()
     if not exercises:
-        return refuse("Nobody has tried an exercise of it yet.", 1)
+        return fail("Nobody has tried an exercise of it yet.", 1)
     print("\n".join(text(room, exercises)))
     path = args.output / "class_report.html"
     try:
         files.write(path, page(room, exercises))
     except OSError as error:
-        return refuse(f"{args.output} cannot be written ({error.strerror}).", 1)
+        return fail(f"{args.output} cannot be written ({error.strerror}).", 1)
     print(f"The same as a page: {path}")
     return 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_utils.cli import bootstrap
-from tools.commands import refuse
+from tools.commands import fail
 
 if TYPE_CHECKING:
     from course_utils.course import Course
@@ -51,7 +51,7 @@ def main(args: argparse.Namespace) -> int:
             repository, branch = home(course.path.parent.parent, branch)
         return move(course, repository, args.branch or branch)
     except ValueError as error:
-        return refuse(error, 1)
+        return fail(error, 1)
 
 
 def check(course: Course) -> int:
@@ -98,7 +98,7 @@ def _translations(root: Path) -> int:
     from course_utils import files
 
     if sys.version_info < (3, 12):
-        return refuse("Then, with Python 3.12 or newer:  python -m course_utils translate", 1)
+        return fail("Then, with Python 3.12 or newer:  python -m course_utils translate", 1)
     from tools.authoring.translation import editions
 
     for language in course_language.languages()[1:]:

@@ -19,7 +19,7 @@ from tools.authoring.copies import LINE
 from tools.authoring.form import Problem, dumps, parse, read
 from tools.authoring.lesson import expected_outputs, mend, problems
 from tools.authoring.pages import page_problems, stale_pages
-from tools.commands import refuse
+from tools.commands import fail
 
 NEEDS = ("nbformat", "nbclient", "ruff", "tqdm", "yaml")
 
@@ -49,7 +49,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         return action(load_course(), args.files)
     except ValueError as error:
-        return refuse(error, 1)
+        return fail(error, 1)
 
 
 def check(

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from tools.commands import refuse
+from tools.commands import fail
 from tools.records.checks import problems
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def main(args: argparse.Namespace) -> int:
     known = records.EXPERIMENTS
     names = args.only or list(known)
     if unknown := [name for name in names if name not in known]:
-        return refuse(f"There is no experiment {unknown[0]}: choose from {', '.join(known)}.", 2)
+        return fail(f"There is no experiment {unknown[0]}: choose from {', '.join(known)}.", 2)
     chosen = [known[name] for name in names]
     if args.list:
         _list(chosen, args.quick)
@@ -84,9 +84,9 @@ def main(args: argparse.Namespace) -> int:
     try:
         devices = [simgpu.enable(args.modelled)] if args.modelled else records.working_devices()
     except RuntimeError as error:
-        return refuse(error, 1)
+        return fail(error, 1)
     if args.points and not args.points.absolute().parent.is_dir():
-        return refuse(f"There is no folder {args.points.parent} to write to.", 2)
+        return fail(f"There is no folder {args.points.parent} to write to.", 2)
     description = records.machine(devices)
     path = (args.output or evidence.FOLDER) / records.file_name(description)
     try:
@@ -98,10 +98,10 @@ def main(args: argparse.Namespace) -> int:
             )
         return status
     except evidence.RecordError as error:
-        return refuse(f"{error} The file was not touched.", 1)
+        return fail(f"{error} The file was not touched.", 1)
     except OSError as error:
         said = f"{path} cannot be written ({error.strerror}): name another place"
-        return refuse(f"{said} with --output FOLDER.", 1)
+        return fail(f"{said} with --output FOLDER.", 1)
 
 
 def _record(

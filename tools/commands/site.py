@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from course_utils.cli import bootstrap
 from course_utils.cli.bootstrap import ROOT
-from tools.commands import refuse
+from tools.commands import fail
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -73,12 +73,12 @@ def main(args: argparse.Namespace) -> int:
     """
     output = args.output.resolve()
     if not (ROOT / "site" / "conf.py").is_file():
-        return refuse("There is no clone here: call this from a clone of the course.", 2)
+        return fail("There is no clone here: call this from a clone of the course.", 2)
     if args.source and not args.source.is_dir():
-        return refuse(f"{args.source} is no folder: name that of the executed lessons.", 2)
+        return fail(f"{args.source} is no folder: name that of the executed lessons.", 2)
     empty = output.is_dir() and not any(output.iterdir())
     if output.exists() and not empty and not (output / MARK).is_file():
-        return refuse(
+        return fail(
             f"{args.output} holds something else: name another place with --output FOLDER.", 2
         )
     needed = ("nbconvert",) if args.sheets else PACKAGES
@@ -100,8 +100,8 @@ def main(args: argparse.Namespace) -> int:
             copies = executed_copies(course, lessons, args.device)
     except ValueError as error:
         if args.source:
-            return refuse(f"{args.source} lacks an executed lesson: {error}", 2)
-        return refuse(error, 1)
+            return fail(f"{args.source} lacks an executed lesson: {error}", 2)
+        return fail(error, 1)
     return build(course, copies, output, visit=args.visit)
 
 
@@ -145,7 +145,7 @@ def build(
                 shutil.rmtree(output)
             shutil.copytree(pages, output)
             print(f"{len(copies)} lessons: open {output / 'index.html'} in a browser.")
-    return refuse("\n".join(faults), 1) if faults else 0
+    return fail("\n".join(faults), 1) if faults else 0
 
 
 def _print_all(folder: Path) -> int:
@@ -153,13 +153,13 @@ def _print_all(folder: Path) -> int:
     from tools.authoring.sheets import NO_BROWSER, SHEETS, browser, print_sheet
 
     if browser() is None:
-        return refuse(f"{NO_BROWSER}: nothing is printed.", 1)
+        return fail(f"{NO_BROWSER}: nothing is printed.", 1)
     faults = []
     for page in SHEETS:
         pdf = folder / Path(page).with_suffix(".pdf").name
         faults += print_sheet(ROOT, page, pdf)
         print(pdf)
-    return refuse("\n".join(faults), 1) if faults else 0
+    return fail("\n".join(faults), 1) if faults else 0
 
 
 def _sphinx(builder: str, source: Path, output: Path) -> list[str]:

@@ -16,7 +16,7 @@ from course_language import word
 from course_utils import files
 from course_utils.course import fresh_notebook, load_course
 from tools.authoring.form import dumps, parse, tags
-from tools.commands import refuse
+from tools.commands import fail
 
 NEEDS = ("nbformat", "ruff", "yaml")
 
@@ -45,9 +45,9 @@ def main(args: argparse.Namespace) -> int:
             files.write(path, dumps(for_slides(parse(fresh_notebook(lesson)))))
             print(f"{path}: open it in JupyterLab with jupyterlab-rise, and press Alt+R.")
     except LookupError as error:
-        return refuse(error, 2)
+        return fail(error, 2)
     except OSError as error:
-        return refuse(f"{args.output} cannot be written ({error.strerror}).", 1)
+        return fail(f"{args.output} cannot be written ({error.strerror}).", 1)
     return 0
 
 

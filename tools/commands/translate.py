@@ -8,7 +8,7 @@ import sys
 import course_language
 from course_utils import files
 from course_utils.cli.bootstrap import ROOT
-from tools.commands import refuse
+from tools.commands import fail
 
 NEEDS = ("babel", "nbformat", "yaml")
 SHOWN = 20
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Do what was asked; 0 if nothing is left to do, else 1."""
     if sys.version_info < (3, 12):
-        return refuse(
+        return fail(
             "translate needs Python 3.12 or newer: an older one does not say where in an f-string a value stands.",
             1,
         )
@@ -36,7 +36,7 @@ def main(args: argparse.Namespace) -> int:
     named = args.language.replace("_", "").isalpha()
     if not named or not (catalogues.LANGUAGES / args.language).is_dir():
         known = ", ".join(course_language.languages()[1:])
-        return refuse(f"There is no folder course_language/{args.language}: there is {known}.", 1)
+        return fail(f"There is no folder course_language/{args.language}: there is {known}.", 1)
     if not args.check:
         catalogues.renew(args.language)
     problems = progress.problems(args.language)

@@ -58,7 +58,7 @@ class Claim:
     @property
     def found(self) -> list[Found]:
         """The numbers that speak to it: recorded, modelled, published."""
-        order = list(evidence.KINDS.values())
+        order = list(evidence.KIND_BY_PREFIX.values())
         every = [found for number in self.numbers for found in number.found()]
         return sorted(every, key=lambda f: (order.index(f.kind), not f.weighed))
 
@@ -178,7 +178,7 @@ def between(low: float | None, high: float | None, unit: str) -> str:
 
 def card(claim: Claim) -> Bundle:
     """Return what `claim` shows: one row for each kind of number and each place; the page has them all."""
-    places = gathered(claim.found, *evidence.KINDS.values())
+    places = gathered(claim.found, *evidence.KIND_BY_PREFIX.values())
     rows = [
         (number, kind_of(group[0]), group[0].where, what)
         for group in places

@@ -1,4 +1,4 @@
-"""Known answers to 01.intensity that its check's twins are not."""
+"""Known answers to 01.intensity that its check's known mistakes are not."""
 
 import numpy as np
 import torch

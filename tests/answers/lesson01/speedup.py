@@ -1,4 +1,4 @@
-"""Known answers to 01.speedup that its check's twins are not."""
+"""Known answers to 01.speedup that its check's known mistakes are not."""
 
 from fractions import Fraction
 

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from course_lessons.lesson02.train_step import TWINS, train_step
+from course_lessons.lesson02.train_step import MISTAKES, train_step
 
 _LABELS, _IMAGES = "labels = labels.to(device)", "images = images.to(device)"
 
@@ -23,7 +23,7 @@ def _by_other_names(model, optimizer, images, labels, device):
 
 
 WRONG = {
-    **TWINS,
+    **MISTAKES,
     "stays": _on_cpu,
     "loss-on-host": {
         _LABELS: "",

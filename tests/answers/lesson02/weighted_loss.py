@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from course_lessons.lesson02.weighted_loss import _TWINS
-from course_utils.exercises.forms import several
+from course_lessons.lesson02.weighted_loss import _MISTAKES
+from course_utils.exercises.forms import as_tuple
 
 _WEIGHT = "counts.sum() / (len(counts) * counts)"
 
@@ -14,12 +14,12 @@ def _made_there(counts, device):
     return nn.CrossEntropyLoss(weight=1 / (share * len(counts)))
 
 
-def _weighing(twin):
-    return lambda counts, device: nn.CrossEntropyLoss(weight=twin(counts)).to(device)
+def _weighing(mistake):
+    return lambda counts, device: nn.CrossEntropyLoss(weight=mistake(counts)).to(device)
 
 
 WRONG = {
-    **{name: tuple(map(_weighing, several(twin))) for name, twin in _TWINS.items()},
+    **{name: tuple(map(_weighing, as_tuple(mistake))) for name, mistake in _MISTAKES.items()},
     "reduction": {"weight=weight": "weight=weight, reduction='sum'"},
     "stays": {".to(device)": ""},
     "not-scaled": {_WEIGHT: f"2 * {_WEIGHT}"},

@@ -5,21 +5,21 @@ import copy
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson03.mean_loss import _TWINS, mean_loss
+from course_lessons.lesson03.mean_loss import _MISTAKES, mean_loss
 from course_lessons.shared.edited import edited
-from course_utils.exercises.forms import several
+from course_utils.exercises.forms import as_tuple
 
 
 def _after(disturbance):
     return {"was_training = model.training": f"{disturbance}\nwas_training = model.training"}
 
 
-def _evaluating(twin):
-    """A twin, in eval mode and without a graph."""
+def _evaluating(mistake):
+    """A known mistake, in eval mode and without a graph."""
 
     def answer(model, batches):
         with torch.inference_mode():
-            return twin(copy.deepcopy(model).eval(), batches)
+            return mistake(copy.deepcopy(model).eval(), batches)
 
     return answer
 
@@ -35,7 +35,7 @@ def _mode_by_mode(model, batches):
 
 
 WRONG = {
-    **{name: tuple(map(_evaluating, several(twin))) for name, twin in _TWINS.items()},
+    **{name: tuple(map(_evaluating, as_tuple(mistake))) for name, mistake in _MISTAKES.items()},
     "train-mode": {"model.eval()": ""},
     "builds-graph": {"torch.inference_mode()": "torch.enable_grad()"},
     "mode-left": {"model.train(was_training)": ""},

@@ -5,7 +5,11 @@ from course_lessons.lesson03.step_losses import _GIVES, _LEARNS, EXERCISE
 _BACKWARD, _STEP = "loss.backward()", "optimizer.step()"
 _GIVEN = "torch.stack(losses).tolist()"
 WRONG = {
-    **{name: twins for name, twins in _LEARNS.items() if name in EXERCISE.diagnoses},
+    **{
+        name: known_mistakes
+        for name, known_mistakes in _LEARNS.items()
+        if name in EXERCISE.diagnoses
+    },
     **_GIVES,
     "reads-each-step": {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"},
     "reads-at-the-end": {"torch.stack(losses)": "torch.tensor(losses)"},

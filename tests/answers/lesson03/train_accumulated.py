@@ -2,7 +2,7 @@
 
 from torch.nn import functional as F
 
-from course_lessons.lesson03.train_accumulated import _TWINS
+from course_lessons.lesson03.train_accumulated import _MISTAKES
 
 
 def _accumulate_by_k(model, batches, optimizer, k):
@@ -28,7 +28,7 @@ def _scaled_at_the_end(model, batches, optimizer, k):
 
 
 WRONG = {
-    **_TWINS,
+    **_MISTAKES,
     "by-k": _accumulate_by_k,
     "all-graphs": {
         "optimizer.zero_grad()": "optimizer.zero_grad()\nloss = 0",

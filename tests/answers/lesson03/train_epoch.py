@@ -31,7 +31,11 @@ def _by_closure(model, batches, optimizer):
 
 
 WRONG = {
-    **{name: twins for name, twins in _LEARNS.items() if name in EXERCISE.diagnoses},
+    **{
+        name: known_mistakes
+        for name, known_mistakes in _LEARNS.items()
+        if name in EXERCISE.diagnoses
+    },
     **_GIVES,
     "piles-up": {_ZERO: "", **_MEAN_OF_MEANS},
     "wrong-type": _gives_tensor,

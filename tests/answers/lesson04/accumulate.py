@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lessons.lesson04.accumulate import TWINS, accumulate
+from course_lessons.lesson04.accumulate import MISTAKES, accumulate
 from course_lessons.shared.edited import edited
 
 
@@ -29,7 +29,7 @@ _BACKWARD, _STEP = "scaler.scale(loss).backward()", "scaler.step(optimizer)\nsca
 _ZERO, _TOTAL = "optimizer.zero_grad()", "scaler.scale(total).backward()"
 _unscaled = edited(accumulate, {_STEP: "scaler.unscale_(optimizer)"})
 WRONG = {
-    **TWINS,
+    **MISTAKES,
     "updates": {_BACKWARD: f"{_BACKWARD}\nscaler.update()", "scaler.update()": ""},
     "graph-kept": {".backward()": ".backward(retain_graph=True)"},
 }

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lessons.lesson04.clipped_step import TWINS
+from course_lessons.lesson04.clipped_step import MISTAKES
 
 
 def _by_a_scaled_limit(loss, model, optimizer, scaler, max_norm):
@@ -18,9 +18,9 @@ def _by_a_scaled_limit(loss, model, optimizer, scaler, max_norm):
 _UNSCALE = "scaler.unscale_(optimizer)"
 _CLIP = "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)"
 WRONG = {
-    **TWINS,
+    **MISTAKES,
     "clips-scaled": (
-        *TWINS["clips-scaled"],
+        *MISTAKES["clips-scaled"],
         {_UNSCALE: _CLIP, _CLIP: _UNSCALE},
     ),
     "steps-anyway": {"scaler.step(optimizer)": "optimizer.step()"},

@@ -3,7 +3,7 @@
 import torch
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from course_lessons.lesson06.frugal_step import FRUGAL_TWINS, plain_step
+from course_lessons.lesson06.frugal_step import FRUGAL_MISTAKES, plain_step
 
 
 def _frugal_on_cpu(model, x, y, loss_fn, optimizer):
@@ -58,7 +58,7 @@ _STEP_EACH = {
     "optimizer.step()\nreturn total": "return total",
 }
 WRONG = {
-    **FRUGAL_TWINS,
+    **FRUGAL_MISTAKES,
     "many-steps": _STEP_EACH,
     "does-not-fit": (plain_step, in_parts(2), in_parts(1, torch.float16, 1024.0)),
     "too-dear": (in_parts(8), in_parts(16), _frugal_on_cpu),

@@ -4,7 +4,7 @@ import torch
 from torch.nn import functional as F
 
 from answers.lesson07 import stepped
-from course_lessons.lesson07.mend_a import A_TWINS
+from course_lessons.lesson07.mend_a import A_MISTAKES
 
 
 def _a_by_squares(model, batches, optimizer):
@@ -43,7 +43,7 @@ def _a_by_kept_gradients(model, batches, optimizer):
 _NORM = "torch.stack([p.grad.norm() for p in model.parameters()]).norm()"
 _CLIP = "torch.nn.utils.clip_grad_norm_(model.parameters(), {})"
 WRONG = {
-    **A_TWINS,
+    **A_MISTAKES,
     "each-step": (
         {f"({_NORM})": f"({_NORM}.item())", "torch.stack(norms).tolist()": "norms"},
         {f"norms.append({_NORM})": f"norms.append({_NORM})\nassert loss == loss"},

@@ -3,7 +3,7 @@
 import torch
 
 from course_lessons.lesson07 import loops
-from course_lessons.lesson07.mend_b import B_TWINS, mend_b
+from course_lessons.lesson07.mend_b import B_MISTAKES, mend_b
 
 
 def _b_on_the_host(model, images, labels, order, optimizer, device):
@@ -16,7 +16,7 @@ _FIRST, _BATCH = "losses = []", "images[rows].to(device), labels[rows].to(device
 _PINNED = "losses = []\nimages, labels = images.pin_memory(), labels.pin_memory()"
 _THERE = "losses = []\nimages, labels = images.to(device), labels.to(device)"
 WRONG = {
-    **B_TWINS,
+    **B_MISTAKES,
     "each-sample": loops.loop_b,
     "labels-too": {"labels[rows].to(device)": "torch.stack([labels[i].to(device) for i in rows])"},
     "all-each-step": {_BATCH: "images.to(device)[rows], labels.to(device)[rows]"},

@@ -3,7 +3,7 @@
 from torch.nn import functional as F
 
 from answers.lesson07 import stepped
-from course_lessons.lesson07.mend_d import D_TWINS, mend_d
+from course_lessons.lesson07.mend_d import D_MISTAKES, mend_d
 from course_lessons.shared.edited import edited
 
 
@@ -25,7 +25,7 @@ def _d_by_log_softmax(model, batches, optimizer):
 
 
 WRONG = {
-    **D_TWINS,
+    **D_MISTAKES,
     "each-sample": {"model(x), y": "torch.stack([model(row) for row in x]), y"},
     "one-by-one-after": {
         _EACH: "torch.stack([F.cross_entropy(o, t) for o, t in zip(model(x), y)])"

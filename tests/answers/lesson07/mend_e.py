@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from answers.lesson07 import stepped
 from course_lessons.lesson07 import loops
-from course_lessons.lesson07.mend_e import E_TWINS, mend_e
+from course_lessons.lesson07.mend_e import E_MISTAKES, mend_e
 
 
 def _e_one_layer(model, batches, optimizer):
@@ -83,7 +83,7 @@ def _numbers_without_training(model, batches, optimizer):
 _CAST = "with torch.autocast(x.device.type, torch.bfloat16):"
 _LOSS = "loss = F.mse_loss(model(x), y)"
 WRONG = {
-    **E_TWINS,
+    **E_MISTAKES,
     "as-slow": {_CAST: f"output = model(x)\n{_CAST}", "model(x), y": "output, y"},
     "only-some": _e_one_layer,
     "in-pieces": {

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from answers.lesson07 import stepped
-from course_lessons.lesson07.mend_f import F_TWINS
+from course_lessons.lesson07.mend_f import F_MISTAKES
 
 
 def accuracy(output: Tensor, y: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ def _f_by_kept_hits(model, batches, optimizer):
 
 _HITS = "(output.argmax(1) == y)"
 WRONG = {
-    **F_TWINS,
+    **F_MISTAKES,
     "still-grows": _f_keeps_predictions,
     "moved-to-the-end": _f_at_the_end,
     "waits-each-step": {

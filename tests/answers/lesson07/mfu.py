@@ -1,11 +1,11 @@
 """Known answers to 07.mfu."""
 
-from course_lessons.lesson07.mfu import MFU_TWINS
+from course_lessons.lesson07.mfu import MFU_MISTAKES
 
 _TEST = "if share > 1:"
 _REFUSAL = 'raise ValueError(f"{share:.2f} of the peak: one of the three numbers is wrong")'
 WRONG = {
-    **MFU_TWINS,
+    **MFU_MISTAKES,
     "returned": {_REFUSAL: 'return ValueError("above the peak")'},
     "wrong-value": ({_TEST: "if share >= 1:"}, {_REFUSAL: "raise ValueError"}),
 }

@@ -1,4 +1,4 @@
-"""Known answers to 08.optimizer_steps; most wrong ones are the twins of its check."""
+"""Known answers to 08.optimizer_steps; most wrong ones are the known mistakes of its check."""
 
 import numpy as np
 import torch

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lessons.lesson08.predictions import TWINS
+from course_lessons.lesson08.predictions import MISTAKES
 from course_utils.devices import synchronize
 
 
@@ -57,7 +57,7 @@ def _cloned_too_early(model, batches, landing, device):
 
 
 WRONG = {
-    **TWINS,
+    **MISTAKES,
     "too-early": (
         _cloned_too_early,
         {"synchronize(device)": ""},

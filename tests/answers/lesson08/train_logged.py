@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson08.train_logged import TWINS
+from course_lessons.lesson08.train_logged import MISTAKES
 
 
 def _by_groups(model, batches, optimizer, every, clock, log):
@@ -42,7 +42,7 @@ def _as_a_list(model, batches, optimizer, every, clock, log):
 
 _MEAN = "mean = total.item() / samples\nnow = clock()"
 WRONG = {
-    **TWINS,
+    **MISTAKES,
     "waits-each-step": {"loss.detach()": "loss.item()", "total.item()": "total"},
     "launch-rate": {_MEAN: "now = clock()\nmean = total.item() / samples"},
     "begins-elsewhere": {_MEAN: f"early = clock()\n{_MEAN}", "= 0, 0, now": "= 0, 0, early"},

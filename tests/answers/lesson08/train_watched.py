@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson08.train_watched import TWINS
+from course_lessons.lesson08.train_watched import MISTAKES
 
 
 def _by_a_counter(model, batches, optimizer, every):
@@ -39,7 +39,7 @@ def _by_arrays(model, batches, optimizer, every):
 
 
 WRONG = {
-    **TWINS,
+    **MISTAKES,
     "reads-each-step": {
         "losses.append(loss.detach())": "losses.append(loss.detach())\nloss.item()"
     },

@@ -1,4 +1,4 @@
-"""Known answers to 09.time_to_target that its check's twins are not."""
+"""Known answers to 09.time_to_target that its check's known mistakes are not."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""Known answers to 10.microbatches that its check's twins are not."""
+"""Known answers to 10.microbatches that its check's known mistakes are not."""
 
 import math
 
