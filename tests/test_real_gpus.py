@@ -135,7 +135,6 @@ def test_the_page_says_where_the_model_is_wrong_and_nothing_worse_is_left_out():
 
 def test_whatever_says_modelled_leads_to_the_page(sim, monkeypatch):
     shown = []
-    monkeypatch.setattr("course_utils.evidence.show", shown.append)
     monkeypatch.setattr("course_utils.show.show", shown.append)
     monkeypatch.setattr("course_utils.predictions.show", shown.append)
     evidence.card(modelled())

@@ -12,7 +12,7 @@ def microbatches(stages, most):
     return number
 
 
-_CASES = (  # where a limit, or that of a known mistake, is met exactly, all are powers of two: no rounding decides
+_CASES = (  # where a limit, or a known mistake's, is met exactly, all are powers of two: no rounding decides
     (4, 0.3001),
     (5, 0.25),
     (4, 0.75),

@@ -33,28 +33,28 @@ class ComparesToReference:
     cases
         Arguments, a tuple for each case; a function that makes them, where a call may change them.
     known_mistakes
-        For each diagnosis a wrong function, or several: what a likely mistake computes. A wrong answer gets
-        the diagnosis of the known mistake that it follows over all cases (``Judge.closest``).
+        For each diagnosis a wrong function, or a tuple of several. A wrong answer gets the diagnosis of the
+        known mistake that it agrees with (``Judge.closest``).
     run
-        Calls a function with a case, ``run(function, *case)``, and returns what came of it, say the weights that a
-        training function leaves; else ``function(*case)``. For the answer, the reference and the known mistakes.
+        Calls a function with a case, ``run(function, *case)``, and returns its result, such as the weights that a
+        training function leaves; by default ``function(*case)``. For the answer, the reference and the known mistakes.
     read
-        Makes of what the answer gave what is compared, or refuses it. A number is wanted unless told.
+        Converts what the answer returned before it is compared, or refuses it. By default ``Judge.number``.
     look
-        Makes of a result, and of the case as the call left it, what is compared: ``look(got, *case)``, say
+        ``look(got, *case)`` returns what is compared, from a result and the case as the call left it, such as
         the weights of a model that was trained. Used for the answer, the reference and the known mistakes.
     draw
-        Makes one more case of a ``random.Random``. Cases drawn from a fixed seed join the others.
+        Makes one more case, with a ``random.Random``. Cases drawn with a fixed seed join the others.
     alike
         Whether two such values count as equal.
     otherwise
-        The diagnosis of an answer that follows no known mistake; or a function that returns it, of what the answer and
-        the reference gave for the wrong case that is shown, and the case.
+        The diagnosis of an answer that agrees with no known mistake; or a function that returns it, of what
+        the answer and the reference gave for the wrong case that is shown, and the case.
     situation
-        Says a case in words; else by its arguments. The first wrong case is shown, of those drawn the
-        shortest.
+        Describes a case in words; by default its arguments are shown. The first failing case is shown, of
+        those drawn the shortest.
     shown
-        Writes a value for the learner; else it is cut to where it differs from the other.
+        Formats a value for the learner; by default it is cut to where it differs from the other.
     """
 
     reference: Callable[..., Any]

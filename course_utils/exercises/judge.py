@@ -156,11 +156,10 @@ class Judge:
         say: Callable[[int], tuple[str, str]] | None = None,
         simple: Callable[[int], Any] | None = None,
     ) -> None:
-        """Refuse results that are not right, with the diagnosis of the known mistake that they follow.
+        """Refuse results that are not right, with the diagnosis of the known mistake that they agree with.
 
-        An answer follows a known mistake where it is like it on every case on which the known mistake is wrong: two cases at
-        least, and the answer's first wrong case or half of them. Of several the one that explains most is
-        taken.
+        They must agree on every case on which the known mistake is wrong: two cases at least, and the answer's
+        first wrong case or half of them. Of several mistakes the one that explains most cases is taken.
 
         Parameters
         ----------
@@ -172,7 +171,8 @@ class Judge:
         alike
             Whether two values count as equal; ``same`` by default.
         otherwise
-            The diagnosis of results that follow no known mistake, or what returns it for the number of the case shown.
+            The diagnosis of results that agree with no known mistake, or a function that returns it for the
+            number of the case shown.
         say
             What is shown of a case, by its number: seen, expected. Else its values, cut to where they differ.
         simple
