@@ -44,7 +44,7 @@ _SENTENCES = {
         "The certificate of the package index is not trusted here, which is usual behind a company proxy: "
         "set PIP_CERT to your company's certificate file and call this again."
     ),
-    rf"(?s)(?=.*https?://[^\s/]*pytorch\.org).*({_NETWORK})": (
+    rf"(?s)\A(?=.*https?://[^\s/]*pytorch\.org).*({_NETWORK})": (
         "PyTorch's own package index, download.pytorch.org, cannot be reached: connect to the "
         "network, or call  {command} lab --torch torch  to take the build of PyPI or of your mirror (on "
         "Linux it is larger, because it carries CUDA)."
