@@ -5,7 +5,7 @@ On the main thread of Linux and macOS an alarm ends what takes too long: a signa
 which gets the exception at its next line of Python; one that never gets there is left behind.
 
 Not guarded against: a loop in C that checks no signals (``deque(count())``), a segmentation fault, an answer
-that ends its own process (``os._exit``) or replaces functions of Python or PyTorch. Memory is limited on Linux.
+that ends its own process (``os._exit``) or patches Python or PyTorch. Memory is limited on Linux only.
 """
 
 from __future__ import annotations
