@@ -280,8 +280,10 @@ def _torch_state() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))  # restores grad mode too
         stack.enter_context(torch.autograd.set_detect_anomaly(False))
-        for kind in filter(torch.amp.is_autocast_available, ("cpu", "cuda")):
-            stack.enter_context(torch.autocast(kind, enabled=False))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # older PyTorch says that there is no CUDA
+            for kind in filter(torch.amp.is_autocast_available, ("cpu", "cuda")):
+                stack.enter_context(torch.autocast(kind, enabled=False))
         yield
     restore_modes(before)
     torch.set_default_device(device and device.device)
