@@ -185,7 +185,7 @@ def faults(folder, *ids):
     threading.Thread(target=lambda: [*map(lines.put, process.stdout), lines.put("")]).start()
     reports = []
     try:
-        while line := lines.get(timeout=90):
+        while line := lines.get(timeout=240):  # the first one waits for the imports too
             reports.append(json.loads(line))
     except queue.Empty:
         process.kill()
