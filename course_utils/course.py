@@ -26,8 +26,7 @@ class Lesson:
 
     A learner needs ``minutes``, and ``further`` for what stands beside the main line; ``planned`` lessons
     have no notebook yet. ``short_path`` has the sections for a learner in a hurry: a heading, minutes, what
-    ``catch_up``
-    gets before it.
+    ``catch_up`` gets before it.
     """
 
     id: str

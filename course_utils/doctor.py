@@ -343,8 +343,10 @@ def _badge(state: str) -> str:
     # White on these is readable on any page, and the word says what the colour says.
     states = spoken("open", "shut", "unknown")
     colour = dict(zip(states, ("#0b6bcb", "#b45309", "#6b7280"), strict=True))[state]
-    style = f"background:{colour};color:white;border-radius:4px;padding:0 .5em"
-    return f'<span style="{style}">{say(state)}</span>'
+    return (
+        f'<span style="background:{colour};color:white;border-radius:4px;padding:0 .5em">'
+        f"{say(state)}</span>"
+    )
 
 
 def _machine(facts: Facts) -> dict[str, str]:

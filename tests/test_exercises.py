@@ -150,7 +150,7 @@ def test_texts_and_numbers_of_an_exercise(exercise):
 
 
 def _guesses(texts):
-    """Return the diagnoses that say "or": a diagnosis names one fault; tell two apart, or say what was seen."""
+    """Return the diagnoses that say "or": each names one fault; tell two apart, or say what was seen."""
     return [key for key, text in texts.items() if re.search(r"\bor\b", re.sub("`[^`]*`", "", text))]
 
 

@@ -33,7 +33,7 @@ def average(numbers, skip):
     return total / len(numbers)
 
 
-def told(check, answer):
+def refusal_of(check, answer):
     """The diagnosis of an answer, what was seen and what was expected; nothing where it is right."""
     try:
         check(answer, Judge())
@@ -56,18 +56,18 @@ CHECK = ComparesToReference(
 )
 
 
-def test_an_answer_gets_the_diagnosis_of_the_twin_that_it_follows_on_all_cases():
-    assert told(CHECK, average) is None
-    assert told(CHECK, lambda n, s: sum(x for x in n if x != s)) == (
+def test_an_answer_gets_the_diagnosis_of_the_mistake_that_it_agrees_with_on_all_cases():
+    assert refusal_of(CHECK, average) is None
+    assert refusal_of(CHECK, lambda n, s: sum(x for x in n if x != s)) == (
         "sum",
         "6 for numbers=[1.0, 2.0, 3.0], skip=9",
         "2",
     )
-    assert told(CHECK, lambda n, s: sum(n) / len(n))[0] == "keeps"
-    assert told(CHECK, lambda n, s: n[-1])[0] == "first"
+    assert refusal_of(CHECK, lambda n, s: sum(n) / len(n))[0] == "keeps"
+    assert refusal_of(CHECK, lambda n, s: n[-1])[0] == "first"
     # Like "first" on one case alone: a guess that the other cases refute is not told.
-    assert told(CHECK, lambda n, s: 1.0)[0] == "low"
-    assert told(CHECK, lambda n, s: 9.0)[0] == "high"
+    assert refusal_of(CHECK, lambda n, s: 1.0)[0] == "low"
+    assert refusal_of(CHECK, lambda n, s: 9.0)[0] == "high"
 
 
 def test_the_case_that_is_shown_is_one_where_the_fault_that_is_told_alone_is_wrong():
@@ -78,7 +78,7 @@ def test_the_case_that_is_shown_is_one_where_the_fault_that_is_told_alone_is_wro
         ((1, 0), (1, 2), (3, 4), (5, 6)),
         {"minus": (lambda a, b: a - b, both), "one": lambda a, b: a + b + (a == 1)},
     )
-    assert told(form, both) == ("minus", "0 for a=1, b=2", "3")
+    assert refusal_of(form, both) == ("minus", "0 for a=1, b=2", "3")
 
 
 def test_none_is_shown_as_a_value_like_any_other():
@@ -88,8 +88,8 @@ def test_none_is_shown_as_a_value_like_any_other():
         {},
         read=lambda judge, got: got,
     )
-    assert told(form, lambda size: None) == ("wrong-value", "None for size=1", "[1]")
-    assert told(form, lambda size: [size]) == ("wrong-value", "[3] for size=3", "None")
+    assert refusal_of(form, lambda size: None) == ("wrong-value", "None for size=1", "[1]")
+    assert refusal_of(form, lambda size: [size]) == ("wrong-value", "[3] for size=3", "None")
 
 
 def test_an_error_is_shown_with_the_case_in_which_it_came():
@@ -120,9 +120,9 @@ def test_what_an_answer_does_after_its_first_wrong_case_is_no_reason_to_stop():
     def breaks(numbers, skip):
         return 100.0 / (len(numbers) - 1) if len(numbers) > 2 else numbers[9]
 
-    assert told(CHECK, breaks)[0] == "high"
+    assert refusal_of(CHECK, breaks)[0] == "high"
     with pytest.raises(IndexError):
-        told(CHECK, lambda numbers, skip: numbers[9])
+        refusal_of(CHECK, lambda numbers, skip: numbers[9])
 
 
 def _train(weights, steps):
@@ -148,13 +148,13 @@ def test_what_a_call_left_of_its_case_can_be_judged_and_cases_are_drawn():
 
     assert len(TRAINING.all_cases()) == 42
     assert TRAINING.all_cases() == TRAINING.all_cases()
-    assert told(TRAINING, adds) is None
+    assert refusal_of(TRAINING, adds) is None
 
     def more(weights, steps):
         adds(weights, steps)
         weights[0] += steps > 3
 
-    diagnosis, seen, expected = told(TRAINING, more)
+    diagnosis, seen, expected = refusal_of(TRAINING, more)
     assert (diagnosis, seen, expected) == (
         "wrong-value",
         "[np.float64(8.0)] for weights=[1.0], steps=4",
@@ -164,7 +164,7 @@ def test_what_a_call_left_of_its_case_can_be_judged_and_cases_are_drawn():
     def from_one(weights, steps):
         weights[0] += sum(range(1, steps + 1))
 
-    assert told(TRAINING, from_one)[0] == "first"
+    assert refusal_of(TRAINING, from_one)[0] == "first"
 
 
 def test_an_answer_that_is_wrong_in_one_drawn_case_alone_is_refused():
@@ -175,7 +175,7 @@ def test_an_answer_that_is_wrong_in_one_drawn_case_alone_is_refused():
         right[steps] = right.get(steps, 0) + 1
         weights[0] += sum(range(steps)) + (steps == hidden and len(right) > 3)
 
-    assert told(TRAINING, almost)[0] == "wrong-value"
+    assert refusal_of(TRAINING, almost)[0] == "wrong-value"
 
 
 def test_two_values_are_cut_to_where_they_differ():
@@ -208,7 +208,7 @@ def test_two_values_are_cut_to_where_they_differ():
 
 
 @pytest.mark.parametrize("form", [f for _, f in FORMS], ids=[e.id for e, _ in FORMS])
-def test_twins_are_told_apart_by_at_least_two_cases(form):
+def test_known_mistakes_differ_on_at_least_two_cases(form):
     def diff_texts(one, other):
         return sum(not agree(form.alike, a, b) for a, b in zip(one, other, strict=True))
 
@@ -271,8 +271,10 @@ def test_an_edit_of_what_is_not_there_once_is_refused():
 
 
 def test_an_edited_function_knows_its_module_and_the_names_that_it_is_given():
-    made = edited(average, {"return total / len(numbers)": "return told, total, extra"}, extra=3)
-    assert made([1.0], 0) == (told, 1.0, 3)
+    made = edited(
+        average, {"return total / len(numbers)": "return refusal_of, total, extra"}, extra=3
+    )
+    assert made([1.0], 0) == (refusal_of, 1.0, 3)
     assert average([1.0], 0) == 1.0
 
 

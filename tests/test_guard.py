@@ -143,6 +143,9 @@ def state():
 
 def judge_all(ids):
     """Judge every body as an answer to the exercises; print what came out of each."""
+    torch.use_deterministic_algorithms(
+        False
+    )  # the first call imports the compiler, which takes seconds
     for ident in ids:
         exercise = copy.copy(getattr(lesson(ident[:2]), ident[3:]))
         assert exercise.result(exercise.reference).outcome == "right"
@@ -182,7 +185,7 @@ def faults(folder, *ids):
     threading.Thread(target=lambda: [*map(lines.put, process.stdout), lines.put("")]).start()
     reports = []
     try:
-        while line := lines.get(timeout=90):
+        while line := lines.get(timeout=240):  # the first one waits for the imports too
             reports.append(json.loads(line))
     except queue.Empty:
         process.kill()

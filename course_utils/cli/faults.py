@@ -18,6 +18,34 @@ _NETWORK = (
     r"|getaddrinfo failed|Tunnel connection failed|No route to host|tcp connect error"
     r"|error sending request|operation timed out|connection closed"
 )
+_NO_SPACE = (
+    "The disk is full: {free:.1f} GB are free in {root} and {temporary_free:.1f} GB in {temporary}, the "
+    "folder for temporary files; make room (or set TMPDIR to a larger one) and call this again."
+)
+_LONG_PATH = (
+    "A path is too long for Windows: clone the course into a short folder such as C:\\course, or switch long "
+    "paths on (https://pip.pypa.io/warnings/enable-long-paths)."
+)
+_CERTIFICATE = (
+    "The certificate of the package index is not trusted here, which is usual behind a company proxy: set "
+    "PIP_CERT to your company's certificate file and call this again."
+)
+_NO_PYTORCH_INDEX = (
+    "PyTorch's own package index, download.pytorch.org, cannot be reached: connect to the network, or call  "
+    "{command} lab --torch torch  to take the build of PyPI or of your mirror (on Linux it is larger, "
+    "because it carries CUDA)."
+)
+_NO_NETWORK = (
+    "The package index cannot be reached: connect to the network (behind a proxy, set HTTPS_PROXY) and call "
+    "this again; what was downloaded is kept."
+)
+_NO_PERMISSION = (
+    "{root} may not be written to: clone the course into a folder of your own, and call this there."
+)
+_HASH = (
+    "The package index gave another file than the one whose hash COURSE_CONSTRAINTS holds: do not use it; "
+    "ask where the index (UV_DEFAULT_INDEX, PIP_INDEX_URL) comes from, and call this again with another one."
+)
 NO_UV = (
     "The package index has no uv, which installs the course's packages: install it as "
     "https://docs.astral.sh/uv/ says, so that it is on the PATH, and call this again."
@@ -32,35 +60,13 @@ _CONTRADICTION = (
 )
 # Patterns in what uv, pip, venv or the system says, and sentences; the first that fits is taken.
 _SENTENCES = {
-    r"No space left|[Ee]rrno (28|122)\b|(os e|WinE)rror 112\b|enough space": (
-        "The disk is full: {free:.1f} GB are free in {root} and {temporary_free:.1f} GB in {temporary}, the "
-        "folder for temporary files; make room (or set TMPDIR to a larger one) and call this again."
-    ),
-    r"Long Path|os error 206\b": (
-        "A path is too long for Windows: clone the course into a short folder such as C:\\course, "
-        "or switch long paths on (https://pip.pypa.io/warnings/enable-long-paths)."
-    ),
-    r"CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError|invalid peer cert": (
-        "The certificate of the package index is not trusted here, which is usual behind a company proxy: "
-        "set PIP_CERT to your company's certificate file and call this again."
-    ),
-    rf"(?s)(?=.*https?://[^\s/]*pytorch\.org).*({_NETWORK})": (
-        "PyTorch's own package index, download.pytorch.org, cannot be reached: connect to the "
-        "network, or call  {command} lab --torch torch  to take the build of PyPI or of your mirror (on "
-        "Linux it is larger, because it carries CUDA)."
-    ),
-    _NETWORK: (
-        "The package index cannot be reached: connect to the network (behind a proxy, set HTTPS_PROXY) and "
-        "call this again; what was downloaded is kept."
-    ),
-    r"Permission denied|([Ee]rrno|os error) (1|13|30)\b|Read-only file|(WinE|os e)rror 5\b": (
-        "{root} may not be written to: clone the course into a folder of your own, and call this there."
-    ),
-    "Hash mismatch": (
-        "The package index gave another file than the one whose hash COURSE_CONSTRAINTS holds: do not use "
-        "it; ask where the index (UV_DEFAULT_INDEX, PIP_INDEX_URL) comes from, and call this again with "
-        "another one."
-    ),
+    r"No space left|[Ee]rrno (28|122)\b|(os e|WinE)rror 112\b|enough space": _NO_SPACE,
+    r"Long Path|os error 206\b": _LONG_PATH,
+    r"CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError|invalid peer cert": _CERTIFICATE,
+    rf"(?s)\A(?=.*https?://[^\s/]*pytorch\.org).*({_NETWORK})": _NO_PYTORCH_INDEX,
+    _NETWORK: _NO_NETWORK,
+    r"Permission denied|([Ee]rrno|os error) (1|13|30)\b|Read-only file|(WinE|os e)rror 5\b": _NO_PERMISSION,
+    "Hash mismatch": _HASH,
     r"No matching distribution found for uv\b": NO_UV,
     "ResolutionImpossible|conflicting dependencies": _CONTRADICTION,
     r"No matching distribution found for (?P<package>\S+)": _MISSING,

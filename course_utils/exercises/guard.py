@@ -4,10 +4,8 @@ On the main thread of Linux and macOS an alarm ends what takes too long: a signa
 (locks, sleeps, queues, processes). Elsewhere (Windows, other threads) the answer runs in a thread of its own,
 which gets the exception at its next line of Python; one that never gets there is left behind.
 
-Not guarded against: a loop in C that checks no signals (``deque(count())``), a segmentation fault, an
-answer that ends its own process (``os._exit``) or replaces functions of Python or PyTorch. Memory is
-limited on Linux
-only.
+Not guarded against: a loop in C that checks no signals (``deque(count())``), a segmentation fault, an answer
+that ends its own process (``os._exit``) or patches Python or PyTorch. Memory is limited on Linux only.
 """
 
 from __future__ import annotations
@@ -50,8 +48,7 @@ class Stop(BaseException):
 def run(function: Callable[[], Any], seconds: float) -> Any:
     """Return what a function returns, or None where it does not finish in time; restore global state.
 
-    ``seconds`` is the time limit on a machine that has time for it. RuntimeError if it is called within
-    itself.
+    ``seconds`` is the limit on a machine that is otherwise idle. RuntimeError if it is called within itself.
     """
     if not _running.acquire(blocking=False):
         raise RuntimeError("call check() below the function, not in it")
@@ -283,8 +280,10 @@ def _torch_state() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(torch.inference_mode(False))  # restores grad mode too
         stack.enter_context(torch.autograd.set_detect_anomaly(False))
-        for kind in filter(torch.amp.is_autocast_available, ("cpu", "cuda")):
-            stack.enter_context(torch.autocast(kind, enabled=False))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # older PyTorch says that there is no CUDA
+            for kind in filter(torch.amp.is_autocast_available, ("cpu", "cuda")):
+                stack.enter_context(torch.autocast(kind, enabled=False))
         yield
     restore_modes(before)
     torch.set_default_device(device and device.device)

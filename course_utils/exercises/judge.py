@@ -158,8 +158,8 @@ class Judge:
     ) -> None:
         """Refuse results that are not right, with the diagnosis of the known mistake that they agree with.
 
-        They must agree on every case on which the known mistake is wrong: two cases at least, and the answer's
-        first wrong case or half of them. Of several mistakes the one that explains most cases is taken.
+        They must agree on every case on which the known mistake is wrong: two cases at least, and the first
+        wrong case of the answer or half of them. Of several, the one that explains most cases is taken.
 
         Parameters
         ----------

@@ -2,9 +2,9 @@
 
 ``WRONG`` has, for each diagnosis, an answer that must get it, or several; ``RIGHT``, by name, answers
 written otherwise than the reference that must be accepted. A dict in the place of a function is what the
-answer changes of the reference, text by text (``course_lessons.shared.edited``). The known mistakes of a check
-over cases are known wrong answers too: a file adds what no known mistake is, and an exercise for which there is
-nothing to add has none.
+answer changes of the reference, text by text (``course_lessons.shared.edited``). The known mistakes of a
+check over cases are known wrong answers too: a file adds what no known mistake is, and an exercise for which
+there is nothing to add has none.
 """
 
 from __future__ import annotations
