@@ -25,8 +25,6 @@ def move(batch, device):
 
 
 class Sample(NamedTuple):
-    """What a data set may yield."""
-
     image: Any
     source: Any
 
