@@ -56,7 +56,11 @@ class _Evaluation:
 
 @one_thread()
 def _check(answer, judge):
-    for on, sizes in ((True, (8, 8, 8, 8, 8, 3)), (True, (5, 9, 2, 7, 4)), (False, (1, 6, 6, 2))):
+    for on, sizes in (
+        (True, (8, 8, 8, 8, 8, 8, 8, 3)),
+        (True, (5, 9, 2, 7, 4)),
+        (False, (1, 6, 6, 2)),
+    ):
         with torch.set_grad_enabled(on):
             run = _Evaluation(answer, sizes)
             judge.expect("gradients on after the call", torch.is_grad_enabled(), on, "grad-off")

@@ -5,6 +5,7 @@ from torch.nn import functional as F
 
 from course_lessons.shared.edited import known_mistakes_of
 
+from . import detective  # noqa: F401  (the stub's cell names it)
 from .checking import judge_waits, limit, mend, reference_run, times
 
 
