@@ -1,4 +1,4 @@
-"""Lesson 08: its checks accept right answers of other kinds, refuse more wrong ones, and its texts are true."""
+"""Lesson 08: checks accept right answers of other kinds, refuse wrong ones, and its texts are true."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class _Source:
 
 
 class _Loop(threading.Thread):
-    """Takes all batches of a learner's generator, or ``take``, noting how many were loaded at each; then leaves."""
+    """Takes all batches of a generator, or ``take``, notes how many were loaded at each, and leaves."""
 
     def __init__(self, answer, source, bound, judge, take=None):
         super().__init__(name="loop", daemon=True)

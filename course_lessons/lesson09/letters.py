@@ -26,7 +26,7 @@ TURN = 0.12
 
 
 def text(device: torch.device | str) -> tuple[Tensor, Tensor]:
-    """Return the lessons' Python files as ASCII bytes on a device: to learn from, and a twentieth held out."""
+    """Return the lessons' Python files as ASCII bytes on a device: to learn from, and a twentieth apart."""
     files = sorted(Path(__file__).parent.parent.glob("lesson*/*.py"))
     whole = "".join(path.read_text(encoding="utf-8") for path in files).encode("ascii", "ignore")
     numbers = torch.frombuffer(bytearray(whole), dtype=torch.uint8).to(device)

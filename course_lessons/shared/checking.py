@@ -182,7 +182,7 @@ class OrValueError(ComparesToReference):
 
 
 class Operations(TorchDispatchMode):
-    """Within it ``note(name, result, args)`` hears of each operation on tensors, such as ``"mm"``, once it has run."""
+    """Calls ``note(name, result, args)`` after each operation on tensors within it; a name is ``"mm"``."""
 
     def __init__(self, note: Callable[[str, Any, Any], object]) -> None:
         super().__init__()
