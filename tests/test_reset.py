@@ -157,10 +157,10 @@ def test_kept_notebooks_do_not_disturb_the_authors_checks(tmp_path, capsys):
     course = load_course(tmp_path / "tiny" / "notebooks" / "course.yml")
     links = len(link_problems(course))
     kept = write(course.path.parent, MINE, "[dead](nowhere.md)")
-    assert notebooks._strangers(course) == []
+    assert notebooks._unlisted(course) == []
     assert len(link_problems(course)) == links
     kept.rename(kept.with_name("01_other.ipynb"))
-    assert [p.file for p in notebooks._strangers(course)] == ["01_other.ipynb"]
+    assert [p.file for p in notebooks._unlisted(course)] == ["01_other.ipynb"]
 
 
 # --- update -----------------------------------------------------------------------------------

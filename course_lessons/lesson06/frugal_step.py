@@ -8,7 +8,7 @@ from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 from course_utils.exercises.values import nearly
-from simgpu import elsewhere  # noqa: F401  (the stub's cell names it)
+from simgpu import worker  # noqa: F401  (the stub's cell names it)
 
 from .challenge import ROWS, after, after_plain_step, plain_cost, step_cost
 

@@ -172,9 +172,9 @@ def on_ranks(
 class OrValueError(ComparesToReference):
     """A check over cases in which raising ``ValueError`` is a result too: it counts as ``"ValueError"``."""
 
-    def _value(self, function: Callable[..., Any], case: tuple[Any, ...]) -> Any:
+    def _value(self, function: Callable[..., Any], case: Sequence[Any], read: Any = None) -> Any:
         try:
-            return super()._value(function, case)
+            return super()._value(function, case, read)
         except (ValueError, Raised) as error:
             if not isinstance(getattr(error, "error", error), ValueError):
                 raise

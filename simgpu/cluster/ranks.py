@@ -9,16 +9,13 @@ import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..timeline import word
 from .collectives import Combine, gather_all, nothing, reduction, same_for_all, scatter_parts
-
-if TYPE_CHECKING:
-    from .scheduler import Cluster
 
 
 class Span(NamedTuple):
@@ -83,7 +80,7 @@ class Dist:
 
     ReduceOp = ReduceOp
 
-    def __init__(self, cluster: Cluster, rank: int) -> None:
+    def __init__(self, cluster: Any, rank: int) -> None:
         self._cluster = cluster
         self._rank = rank
         self._turn: queue.SimpleQueue[None] = queue.SimpleQueue()
