@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from babel.messages.extract import extract_python
@@ -11,8 +11,6 @@ from babel.messages.extract import extract_python
 from course_utils.exercises.exercise import TEXTS
 
 KEYWORDS = {"_": None, "N_": None, "ngettext": (1, 2)}
-FIELDS: Mapping[str, tuple[str, ...]] = {"Exercise": TEXTS}
-"""Classes that translate fields of theirs."""
 
 
 def messages(
@@ -21,20 +19,26 @@ def messages(
     """Yield line, function, message and comments of each text, as Babel wants them of an extractor."""
     yield from extract_python(file, keywords, comment_tags, options)
     file.seek(0)
-    for call in ast.walk(ast.parse(file.read())):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
-            names = FIELDS.get(call.func.id, ())
-            for field in (keyword for keyword in call.keywords if keyword.arg in names):
-                yield from ((node.lineno, None, node.value, []) for node in _texts(field.value))
+    for exercise in _exercises(ast.parse(file.read())):
+        for field in (keyword for keyword in exercise.keywords if keyword.arg in TEXTS):
+            yield from ((text.lineno, None, text.value, []) for text in _texts(field.value))
 
 
-def _texts(value: ast.expr) -> Iterator[ast.Constant]:
+def _exercises(tree: ast.AST) -> Iterator[ast.Call]:
+    """Yield the calls that make an exercise: of ``Exercise``, or of what is called for ``EXERCISE``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "EXERCISE":
+            node = node.value
+        elif not (isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Exercise"):
+            continue
+        if isinstance(node, ast.Call):
+            yield node
+
+
+def _texts(field: ast.expr) -> Iterator[ast.Constant]:
     """Yield the strings of a field: its own, or those of a tuple or of a dict's values."""
-    if isinstance(value, ast.Constant) and isinstance(value.value, str):
-        yield value
-    elif isinstance(value, (ast.Tuple, ast.List)):
-        for part in value.elts:
-            yield from _texts(part)
-    elif isinstance(value, ast.Dict):
-        for part in value.values:
-            yield from _texts(part)
+    if isinstance(field, ast.Constant) and isinstance(field.value, str):
+        yield field
+    parts = field.values if isinstance(field, ast.Dict) else getattr(field, "elts", ())
+    for part in parts:
+        yield from _texts(part)
