@@ -15,15 +15,15 @@ MAGIC = 0x950412DE
 
 def messages(path: Path) -> dict[str, str]:
     """Return the finished translations of a ``.po`` file by their ids, plural forms with NUL between them."""
-    found = {}
+    translations = {}
     for entry in path.read_text(encoding="utf-8").split("\n\n"):
         lines = entry.splitlines()
         if any(line.startswith("#,") and "fuzzy" in line for line in lines):
             continue
         ids, strings = _strings(lines)
         if strings and all(strings):
-            found["\0".join(ids)] = "\0".join(strings)
-    return found
+            translations["\0".join(ids)] = "\0".join(strings)
+    return translations
 
 
 def _strings(lines: list[str]) -> tuple[list[str], list[str]]:
@@ -43,15 +43,15 @@ def _strings(lines: list[str]) -> tuple[list[str], list[str]]:
 
 def compiled(folder: Path) -> bytes:
     """Return the ``.mo`` of what a language's programs say: of ``course.po`` and ``packages/``."""
-    found: dict[str, str] = {}
-    for path in (folder / "course.po", *sorted((folder / "packages").glob("*.po"))):
-        found |= messages(path)
-    return b"".join(_mo(found))
+    translations: dict[str, str] = {}
+    for path in (*folder.glob("course.po"), *sorted(folder.glob("packages/*.po"))):
+        translations |= messages(path)
+    return b"".join(_mo(translations))
 
 
-def _mo(found: dict[str, str]) -> Iterator[bytes]:
+def _mo(translations: dict[str, str]) -> Iterator[bytes]:
     """Yield the parts of a ``.mo``: its head, where each id and each string stands, and these."""
-    pairs = sorted((key.encode(), value.encode()) for key, value in found.items())
+    pairs = sorted((key.encode(), value.encode()) for key, value in translations.items())
     columns = list(zip(*pairs, strict=True))
     size = 8 * len(pairs)
     yield struct.pack("<7I", MAGIC, 0, len(pairs), 28, 28 + size, 0, 28 + 2 * size)
