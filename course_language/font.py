@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from course_language import HERE, chosen, punctuated, say
+from course_language import HERE, _, chosen
+from course_language.punctuation import punctuated
 
 
 def use() -> None:
@@ -34,7 +35,7 @@ def speak(fig: Any) -> None:
         from matplotlib.ticker import FuncFormatter
 
         def said(text: Text) -> str:
-            return "\n".join(punctuated(say(line)) for line in text.get_text().split("\n"))
+            return "\n".join(punctuated(_(line)) for line in text.get_text().split("\n"))
 
         for axis in (axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis)):
             if isinstance(axis.get_major_formatter(), FuncFormatter):  # has names, not numbers

@@ -1,5 +1,1 @@
 """The lessons' content, a folder a lesson: its exercises, its drawings, its own machinery."""
-
-import course_language
-
-course_language.install()

@@ -10,8 +10,12 @@ import importlib
 from typing import Any
 
 import course_language
+from course_language import _
 
-course_language.install()
+if course_language.chosen() != "en":
+    from simgpu import messages
+
+    messages.translate = course_language._
 __version__ = "0.1.0"
 
 _HOME = {
@@ -37,7 +41,11 @@ __all__ = ["__version__", *sorted(_HOME)]
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"course_utils has no {name!r}; it offers {', '.join(sorted(_HOME))}")
+        raise AttributeError(
+            _("course_utils has no {name!r}; it offers {home}").format(
+                name=name, home=", ".join(sorted(_HOME))
+            )
+        )
     home = _HOME[name]
     if name == "todo":  # every lesson imports it: without the setup cell the first check would fail
         importlib.import_module(f"{__name__}.session").remind_of_setup()

@@ -5,6 +5,8 @@ This file keeps to syntax that an old Python 3 can read, so that it can say that
 
 import sys
 
+from course_language import _
+
 OLDEST = (3, 10)
 
 
@@ -13,15 +15,18 @@ def main():
     if sys.version_info < OLDEST:
         found = "{}.{}".format(*sys.version_info[:2])
         sys.stderr.write(
-            "This course needs Python 3.10 or newer, and this is Python " + found + ": install one "
-            "from https://www.python.org/downloads/ and call it by name, for example  "
-            "python3.12 -m course_utils lab\n"
+            _("This course needs Python 3.10 or newer, and this is Python ")
+            + found
+            + _(
+                ": install one "
+                "from https://www.python.org/downloads/ and call it by name, for example  "
+                "python3.12 -m course_utils lab\n"
+            )
         )
         return 1
     import course_language
 
     course_language.from_system()
-    course_language.install()
     from course_utils.cli import run
 
     return run(sys.argv[1:])

@@ -21,7 +21,7 @@ import pytest
 from nbformat import NotebookNode
 from support import TABLE as TABLE  # beside the rest, for the notebook tests
 
-from course_language import languages, say
+from course_language import languages, translation
 from course_utils.course import Lesson, load_course
 from course_utils.exercises.result import RESULT_MIME
 
@@ -41,7 +41,10 @@ EACH_LESSON = [
 """The lessons as parameters of a test."""
 
 _NO_COMPARISON = [
-    say("Prediction {0}: no comparison is possible, because {problem}.", language).split("{")[1][2:]
+    translation(language)
+    .gettext("Prediction {id}: no comparison is possible, because {problem}.")
+    .split("{")[1]
+    .removeprefix("id}")
     for language in languages()
 ]
 """What `predictions` says in each language."""

@@ -24,7 +24,7 @@ from PIL import Image
 from playwright.sync_api import expect
 from test_explorers import CALLS
 
-from course_language import languages, say
+from course_language import languages, translation
 from course_lessons.shared import explorer
 from course_utils.cli import lab as lab_command
 from course_utils.exercises import lesson as exercises_of
@@ -174,7 +174,7 @@ def test_lesson_00_in_jupyterlab(browser, lab, language):
     cells = page.locator(".jp-CodeCell")
 
     def said(english):
-        return say(english, language)
+        return translation(language).gettext(english)
 
     answers = page.locator(".jp-OutputArea-output")
     card = answers.filter(has_text=said("Native bfloat16")).first

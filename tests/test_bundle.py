@@ -217,6 +217,12 @@ def test_a_wheel_uploaded_by_hand_stands_in_for_github(wheel, tmp_path, place):
     done = start()
     assert done.returncode == 0, done.stdout + done.stderr
     assert str(tmp_path / "cloud") in done.stdout
+    say = "import course_language; print(course_language.translation('zh').gettext('Seen'))"
+    env = variables(None, PYTHONUTF8="1")
+    chinese = subprocess.run(
+        [python, "-c", say], cwd=tmp_path, env=env, capture_output=True, encoding="utf-8"
+    )
+    assert chinese.stdout == "看到的\n"
 
 
 OFFLINE = """

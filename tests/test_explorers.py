@@ -86,7 +86,7 @@ def test_in_another_language_no_word_of_a_picture_is_left(monkeypatch):
         sys.path[:0] = ["tests", "simgpu/tests"]
         warnings.filterwarnings("ignore", "Glyph")
         import course_utils
-        from course_language import say
+        from course_language import _ as gettext
         from course_lessons.shared.explorer import Explorer, _png
         from matplotlib.text import Text
         from test_explorers import CALLS
@@ -96,7 +96,7 @@ def test_in_another_language_no_word_of_a_picture_is_left(monkeypatch):
             _png(figure)
             controls = self.controls.values()
             words = [t.get_text() for t in figure.findobj(Text)] + [c.label for c in controls]
-            print(*(word for word in words if say(word) != word), end="")
+            print(*(word for word in words if gettext(word) != word), end="")
 
         Explorer.show = look
         for call in CALLS.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import re
 import time
 from functools import cache
@@ -22,14 +23,13 @@ from harness import (
     network_attempts,
     outcomes,
 )
-from test_translation import IN, NEW_ENOUGH, TODAY, translator  # noqa: F401  (a fixture)
+from test_translation import IN, NEW_ENOUGH, PROGRAMS, TODAY, translator  # noqa: F401  (a fixture)
 
-from course_language import texts
 from course_utils.exercises import lesson as exercises_of
 from tools.authoring.solve import tried_and_solved
 
 if NEW_ENOUGH:
-    from tools.authoring.translation import catalogues, code
+    from tools.authoring.translation import catalogues, cell_texts, code
 
 
 @TODAY
@@ -41,53 +41,34 @@ def test_the_code_is_the_same_but_for_texts_and_comments(language, lesson):
     assert [cell.id for cell in other.cells] == [cell.id for cell in english.cells]
     pairs = zip(code_cells(other), code_cells(english), strict=True)
     pairs = [pair for pair in pairs if "generated" not in pair[0].metadata.get("tags", ())]
-    keys, said = code.keys(theirs.source for _, theirs in pairs), {}
     known = catalogues.translations(language, f"notebooks/{lesson.file.removesuffix('.ipynb')}")
     for mine, theirs in pairs:
         trees = [ast.parse(code.plain(cell.source)) for cell in (mine, theirs)]
-        found = set(map(id, texts.found(trees[1], docs=True, keys=keys)))
-        assert not list(_differ(*trees, found, keys, said)), mine.id
-        left = _compared(trees[0])
-        assert not {text for text in left if known.get(text, text) != text}, "never equal any more"
-    assert {key: others for key, others in said.items() if len(others) > 1} == {}
-    assert len({min(others) for others in said.values()}) == len(said), "two keys became one"
+        shown = [{ast.dump(_bare(value.value)) for value in _values(tree)} for tree in trees]
+        assert shown[0] <= shown[1], "a value that the English doesn't show"
+        compared = cell_texts.compared(trees[0])
+        assert not {text for text in compared if known.get(text, text) != text}, "never equal"
+        assert ast.dump(_bare(trees[0])) == ast.dump(_bare(trees[1])), mine.id
+    keys = code.keys(theirs.source for _, theirs in pairs)
+    assert len({known.get(key, key) for key in keys}) == len(keys), "two keys became one"
 
 
-def _compared(tree):
-    """Return the strings that a program compares something with."""
-    sides = (
-        part for node in ast.walk(tree) if isinstance(node, ast.Compare) for part in ast.walk(node)
-    )
-    return {p.value for p in sides if isinstance(p, ast.Constant) and isinstance(p.value, str)}
+def _values(tree):
+    """Return the values that f-strings show."""
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FormattedValue)]
 
 
-def _differ(mine, theirs, found, keys, said):
-    """Yield where two programs differ in more than the texts that were found in the second; note what keys became."""
-    if isinstance(theirs, ast.Constant) and theirs.value in keys:
-        said.setdefault(theirs.value, set()).add(getattr(mine, "value", None))
-    if id(theirs) in found:
-        values = [{ast.dump(value) for value in texts.message(node)[1]} for node in (mine, theirs)]
-        if not values[0] <= values[1] and not any(
-            id(part) in found for part in ast.walk(theirs) if part is not theirs
-        ):
-            yield ast.dump(mine)
-    elif theirs in code.programs(theirs):
-        inner = [ast.parse(node.value) for node in (mine, theirs)]
-        yield from _differ(*inner, set(map(id, texts.found(inner[1], docs=True))), keys, said)
-    elif type(mine) is not type(theirs):
-        yield ast.dump(mine)
-    else:
-        for name, wanted in ast.iter_fields(theirs):
-            got = getattr(mine, name)
-            if isinstance(wanted, list) and all(isinstance(part, ast.AST) for part in wanted):
-                if len(got) != len(wanted):
-                    yield ast.dump(mine)
-                for pair in zip(got, wanted, strict=False):
-                    yield from _differ(*pair, found, keys, said)
-            elif isinstance(wanted, ast.AST):
-                yield from _differ(got, wanted, found, keys, said)
-            elif got != wanted:
-                yield ast.dump(mine)
+def _bare(tree):
+    """Return a program without what its strings say."""
+
+    class Emptied(ast.NodeTransformer):
+        def visit_Constant(self, node):
+            return ast.Constant("") if isinstance(node.value, str) else node
+
+        def visit_JoinedStr(self, node):
+            return ast.Constant("")
+
+    return Emptied().visit(copy.deepcopy(tree))
 
 
 _ENGLISH = re.compile(r"(?:(?<![\w`./'\"-])[a-z]{2,}(?:[ ,] ?|$)){4,}")
@@ -95,13 +76,19 @@ _ENGLISH = re.compile(r"(?:(?<![\w`./'\"-])[a-z]{2,}(?:[ ,] ?|$)){4,}")
 
 
 @cache
-def _ours() -> str:
-    """Return all strings of the course's programs and cells, without docstrings and programs in a string."""
-    sources = [(ROOT / path).read_text(encoding="utf-8") for path in catalogues.programs()]
+def _programs() -> list[ast.Module]:
+    """Return the course's own programs and cells."""
+    sources = [path.read_text(encoding="utf-8") for path in PROGRAMS if "tools" not in path.parts]
     for lesson in LESSONS:
         cells = code_cells(nbformat.read(NOTEBOOKS / lesson.file, 4))
         sources += [code.plain(cell.source) for cell in cells]
-    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
+    return [ast.parse(source) for source in sources]
+
+
+@cache
+def _ours() -> str:
+    """Return all their strings, without docstrings and programs in a string."""
+    nodes = [node for tree in _programs() for node in ast.walk(tree)]
     told = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     found = [n.value for n in nodes if isinstance(n, ast.Constant) and id(n) not in told]
     return "\n".join(text for text in found if isinstance(text, str) and "import " not in text)
@@ -111,11 +98,11 @@ def _ours() -> str:
 def _kept(language: str) -> str:
     """Return what stays English on purpose: keys, records, and what the catalogues give back as it is."""
     same = [text for english, text in catalogues.translations(language).items() if english == text]
-    trees = [ast.parse((ROOT / path).read_text(encoding="utf-8")) for path in catalogues.programs()]
     records = [
         path.read_text("utf-8") for path in (ROOT / "course_lessons" / "recorded").glob("*.json")
     ]
-    return "\n".join([*same, *records, *(key for tree in trees for key in texts.kept(tree))])
+    keys = (key for tree in _programs() for key in cell_texts.compared(tree))
+    return "\n".join([*same, *records, *keys])
 
 
 def english(nb, language):

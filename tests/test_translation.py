@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import gettext
+import io
 import os
 import re
 import subprocess
+import symtable
 import sys
 from pathlib import Path
 
@@ -16,8 +19,9 @@ from harness import LESSONS, NOTEBOOKS, ROOT, kernel_env, working_copy
 from support import skip
 
 import course_language
+from course_language import catalogue
 from course_language import font as language_font
-from course_language import texts
+from course_language.punctuation import punctuated
 from course_utils.exercises import lesson as exercises_of
 
 LANGUAGES = course_language.languages()[1:]
@@ -25,8 +29,11 @@ IN = pytest.mark.parametrize("language", LANGUAGES)
 # Before, Python does not say where in an f-string a value stands.
 NEW_ENOUGH = sys.version_info >= (3, 12)
 if NEW_ENOUGH:
+    from babel.messages.mofile import read_mo
+
     from tools.authoring.translation import (
         catalogues,
+        cell_texts,
         checks,
         code,
         editions,
@@ -84,7 +91,8 @@ def test_a_section_or_an_exercise_is_called_by_the_name_that_it_has_in_that_lang
     }
     for name in catalogues.sources():
         entries = catalogues.load(catalogues.catalogue(name, language)) if "/" in name else ()
-        for english, other in ((entry.id, entry.string) for entry in entries if entry.id):
+        pairs = ((entry.id, entry.string) for entry in entries if entry.id)
+        for english, other in (pair for pair in pairs if isinstance(pair[0], str)):
             text = re.sub("`[^`]*`", "`", english)
             named = {title for title in titles - {english} if title in text}
             named = {
@@ -124,8 +132,9 @@ def test_a_label_a_button_or_a_term_has_one_translation(language):
     found: dict[tuple, set] = {}
     for name in catalogues.sources():
         for entry in catalogues.load(catalogues.catalogue(name, language), language):
-            if entry.id and len(entry.id.split()) <= 3 and entry.id not in other | {entry.string}:
-                found.setdefault((entry.id, entry.context), set()).add(entry.string)
+            label = isinstance(entry.id, str) and 0 < len(entry.id.split()) <= 3
+            if label and entry.id not in other | {entry.string}:
+                found.setdefault((entry.id, "notebooks/" in name), set()).add(entry.string)
     assert {text: said for text, said in found.items() if len(said) > 1} == {}
 
 
@@ -167,7 +176,6 @@ def course(tmp_path, monkeypatch):
     for entry in made:
         entry.string = said.get(entry.id, entry.string)
     catalogues.save(made, catalogues.catalogue("notebooks/01_one", "zh"))
-    catalogues.compiled("zh").write_bytes(catalogues.runtime("zh"))
     assert progress.problems("zh") == []
     return tmp_path / "notebooks" / "01_one.ipynb"
 
@@ -194,22 +202,32 @@ def test_a_changed_sentence_number_label_or_comment_is_told_with_its_cell(course
 
 
 @TODAY
-def test_a_catalogue_that_another_babel_compiled_is_the_same(tmp_path, monkeypatch):
-    real, name = catalogues.catalogue("packages/simgpu", "zh"), "packages/simgpu"
-    text = real.read_bytes()
-    assert b"Generated-By" not in text
-    monkeypatch.setattr(catalogues, "LANGUAGES", tmp_path)
-    monkeypatch.setattr(catalogues, "sources", lambda: {name: lambda: ()})
-    path = catalogues.catalogue(name, "zh")
-    path.parent.mkdir(parents=True)
-    path.write_bytes(text)
-    made = catalogues.runtime("zh")
-    catalogues.compiled("zh").write_bytes(
-        made.replace(b"Generated-By: Babel ", b"Generated-By: Gabel ")
+@IN
+def test_what_is_compiled_for_the_programs_is_what_babel_reads_in_the_catalogues(language):
+    folder = catalogues.LANGUAGES / language
+    wanted = {}
+    for path in (folder / "course.po", *folder.glob("packages/*.po")):
+        assert b"Generated-By" not in path.read_bytes(), "another Babel would change each file"
+        wanted |= {entry.id: entry.string for entry in catalogues.finished(catalogues.load(path))}
+    messages = read_mo(io.BytesIO(catalogue.compiled(folder)))
+    found = {"".join(entry.id): "".join(entry.string) for entry in messages if entry.id}
+    assert found == {"".join(key): "".join(text) for key, text in wanted.items()}
+
+
+def test_a_catalogue_is_read_without_its_doubtful_entries(tmp_path):
+    path = tmp_path / "course.po"
+    path.write_text(
+        '# comment\nmsgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=utf-8\\n"\n'
+        '"Plural-Forms: nplurals=1; plural=0;\\n"\n\n'
+        '#: a.py\nmsgid "a \\"b\\"\\n"\n"c"\nmsgstr "甲\\n"\n"乙"\n\n'
+        '#, fuzzy\nmsgid "changed"\nmsgstr "旧"\n\nmsgid "missing"\nmsgstr ""\n\n'
+        'msgid "{n} row"\nmsgid_plural "{n} rows"\nmsgstr[0] "{n} 行"\n',
+        encoding="utf-8",
     )
-    assert catalogues.is_compiled("zh")
-    catalogues.compiled("zh").write_bytes(made.replace("设备".encode(), "备设".encode()))
-    assert not catalogues.is_compiled("zh")
+    said = gettext.GNUTranslations(io.BytesIO(catalogue.compiled(tmp_path)))
+    assert said.gettext('a "b"\nc') == "甲\n乙"
+    assert [said.gettext(text) for text in ("changed", "missing")] == ["changed", "missing"]
+    assert said.ngettext("{n} row", "{n} rows", 2) == "{n} 行"
 
 
 WRONG = {
@@ -333,36 +351,86 @@ def test_markdown_is_taken_apart_and_put_together():
 
 
 NOT_TEXTS = (
-    '"""A docstring of a module."""',
     "x = {'a key': 1}['a key']",
     "if said == 'the other one': pass",
-    "edited(f, {'return a': 'return b + c'})",
-    "names = 'os sys gc'\nfor name in names.split(): pass",
+    "names = 'os sys gc'.split()",
     "open('a file.txt')",
     "x = 'a = b + c'",
-    "def answer():\n    return 'the reference says'\nExercise(reference=answer)",
+    "f(mode='max autotune')",
 )
 
 
+@TODAY
 @pytest.mark.parametrize("source", NOT_TEXTS)
-def test_what_is_no_text_stays(source):
-    assert texts.found(ast.parse(source)) == []
+def test_what_is_no_text_of_a_cell_stays(source):
+    assert cell_texts.find(ast.parse(source)) == []
 
 
-@pytest.mark.parametrize(
-    "source", ["say('two words')", "ax.set_title('loss')", "word('Right')", "f(seen='nothing')"]
+@TODAY
+@pytest.mark.parametrize("source", ["f('two words')", "ax.set_title('loss')", "print(f'{n} rows')"])
+def test_what_is_a_text_of_a_cell_is_found(source):
+    assert len(cell_texts.find(ast.parse(source))) == 1
+
+
+# --- what is marked ------------------------------------------------------------------------------
+
+
+PROGRAMS = sorted(
+    path
+    for package in ("course_utils", "course_lessons", "simgpu", "tools")
+    for path in (ROOT / package).rglob("*.py")
+    if "tests" not in path.parts
 )
-def test_what_is_a_text_is_found(source):
-    assert len(texts.found(ast.parse(source))) == 1
 
 
-def test_a_module_is_compiled_with_its_texts_replaced():
-    source = 'def f(n):\n    """Docs stay."""\n    return f"{n} of {n + 1} rows", {"two words": "other words"}\n'
-    said = {"{n} of {1} rows": "{1} 行中的 {n} 行", "other words": "别的词", "two words": "不可"}
-    space: dict = {}
-    exec(compile(texts.translated(ast.parse(source), said.get), "f", "exec"), space)
-    assert space["f"](3) == ("4 行中的 3 行", {"two words": "别的词"})
-    assert space["f"].__doc__ == "Docs stay."
+@TODAY
+def test_what_a_check_says_is_marked():
+    """Of a judge's answers and the parts of a check: each text of two words or more stands in _()."""
+    unmarked = []
+    for path in PROGRAMS:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            shown = call.args[_SHOWN[name] :][:1] if name in _SHOWN else []
+            shown += [keyword.value for keyword in call.keywords if keyword.arg in _SHOWN_KEYWORDS]
+            unmarked += [
+                f"{path.relative_to(ROOT)}:{node.lineno}: {text[0]}"
+                for node in shown
+                if (text := cell_texts.message(node)) and cell_texts.reads_as_text(text[0])
+                if text[0] not in _CODE
+            ]
+    assert unmarked == []
+
+
+_CODE = ("weight: None", "state_dict(): {0}")
+_SHOWN = {"expect": 0, "is_a": 2, "listed": 1}
+"""Methods of a judge, and which of their arguments a learner reads."""
+_SHOWN_KEYWORDS = ("seen", "expected", "note", "question")
+
+
+def test_no_scope_has_a_variable_that_hides_the_mark():
+    """`for _ in range(3)` beside `_("a text")` in one function would call a number."""
+    hidden = []
+    for path in PROGRAMS:
+        tables = [symtable.symtable(path.read_text(encoding="utf-8"), str(path), "exec")]
+        for table in tables:
+            tables += table.get_children()
+            symbols = (symbol for symbol in table.get_symbols() if symbol.get_name() == "_")
+            if table.get_type() != "module" and any(
+                symbol.is_referenced() and (symbol.is_local() or symbol.is_free())
+                for symbol in symbols
+            ):
+                hidden.append(f"{path.relative_to(ROOT)}:{table.get_lineno()} {table.get_name()}")
+    assert hidden == []
+
+
+def test_a_text_is_shown_in_the_language_that_is_chosen(monkeypatch):
+    assert course_language._("Seen") == "Seen"
+    assert course_language.ngettext("{count} rank", "{count} ranks", 1) == "{count} rank"
+    monkeypatch.setenv("COURSE_LANGUAGE", "zh")
+    assert course_language._("Seen") == "看到的"
+    assert course_language._("") == ""
+    assert course_language.ngettext("{count} rank", "{count} ranks", 1) == "{count} 个 rank"
 
 
 @pytest.mark.parametrize(
@@ -383,9 +451,9 @@ def test_a_module_is_compiled_with_its_texts_replaced():
     ],
 )
 def test_joined_texts_have_the_languages_own_marks(monkeypatch, said, written):
-    assert course_language.punctuated(said) == said
+    assert punctuated(said) == said
     monkeypatch.setenv("COURSE_LANGUAGE", "zh")
-    assert course_language.punctuated(said) == written
+    assert punctuated(said) == written
 
 
 # --- which language -------------------------------------------------------------------------------

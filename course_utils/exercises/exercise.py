@@ -32,6 +32,9 @@ from .judge import COMMON, Judge, NotTried, NotYet, Raised, Todo, todo
 from .result import Result
 from .values import brief, is_array, same
 
+TEXTS = ("title", "task", "hints", "why", "diagnoses")
+"""The fields of an exercise that a learner reads: translated as it is made, so they need no mark."""
+
 LEVELS = {1: "●○○", 2: "●●○", 3: "●●●"}  # how an exercise's difficulty is shown
 
 
@@ -81,6 +84,11 @@ class Exercise:
     may_change: bool = False
     _hints_given: int = field(default=0, repr=False)
     _hints_mentioned: bool = field(default=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.title, self.task, self.why = _(self.title), _(self.task), _(self.why)
+        self.hints = tuple(map(_, self.hints))
+        self.diagnoses = {name: _(text) for name, text in self.diagnoses.items()}
 
     @property
     def slug(self) -> str:

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 import nbformat
 from nbformat import NotebookNode
 
-from course_language import languages, own_name, say
+from course_language import languages, own_name, translation
 from course_utils.course import Course
 from course_utils.exercises.result import RESULT_MIME
 from course_utils.show import REAL_GPUS
@@ -58,7 +58,7 @@ _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 
 def words(language: str) -> dict[str, str]:
     """Return what the site says of itself in a language."""
-    return {name: say(text, language) for name, text in WORDS.items()}
+    return {name: translation(language).gettext(text) for name, text in WORDS.items()}
 
 
 def lay_out(

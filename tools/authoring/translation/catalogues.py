@@ -5,7 +5,6 @@ One gettext file for each lesson, each package of helpers and content, and each 
 
 from __future__ import annotations
 
-import ast
 import datetime as dt
 import io
 import itertools
@@ -13,23 +12,20 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import yaml
 from babel.messages.catalog import Catalog, Message
-from babel.messages.mofile import read_mo, write_mo
+from babel.messages.extract import extract
 from babel.messages.pofile import read_po, write_po
 
-import course_language
-from course_language import AUTHORING, texts
 from course_lessons.shared.claims import weighing
 from course_utils import files
 from course_utils.cli.bootstrap import ROOT
 from course_utils.course import load_course
 from tools.authoring import site
 from tools.authoring.pages import WHOLE
-from tools.authoring.translation import code, prose
+from tools.authoring.translation import code, programs, prose
 
 LANGUAGES = ROOT / "course_language"
 GENERATED = frozenset({"course-map", "lesson-links", "start", "short-path"})
@@ -37,10 +33,6 @@ GENERATED = frozenset({"course-map", "lesson-links", "start", "short-path"})
 _DATE = dt.datetime(2026, 11, 23, tzinfo=dt.timezone.utc)
 """gettext wants one; a changing one would be a change of every file."""
 LOCALES = {"zh": "zh_CN"}
-_SIMULATED = ("__init__", "backend", "clock", "counters", "timeline", "worker")
-_SIMULATED += ("cluster/__init__", "cluster/ranks", "cluster/scheduler")
-"""What simgpu says in lessons. Its errors repeat PyTorch's words, and its tools are not a learner's."""
-_TOOLS = tuple(f"{name.replace('.', '/')}.py" for name in AUTHORING)
 _CLAIMED = "course_lessons.shared"
 """The package whose catalogue has the claims."""
 _PAGES = ("README.md", "colab_links.md", "workshop/*.md", "handbook/*.md", "handbook/errors/*.md")
@@ -51,10 +43,8 @@ _PAGES += ("site/*.md",)
 class Text:
     """One text of the course and the places it stands at."""
 
-    english: str
+    english: str | tuple[str, str]
     place: str
-    note: str = ""
-    context: str = ""
 
 
 def sources(root: Path = ROOT) -> dict[str, Callable[[], Iterator[Text]]]:
@@ -77,32 +67,21 @@ def sources(root: Path = ROOT) -> dict[str, Callable[[], Iterator[Text]]]:
     return found
 
 
-def programs(root: Path = ROOT) -> Iterator[str]:
-    """Yield the modules whose texts are translated as they are compiled, as paths from the course's folder."""
-    for paths in _packages(root).values():
-        yield from paths
-
-
 def _packages(root: Path) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {"tools": list(_TOOLS)}
-    found["simgpu"] = [f"simgpu/{name}.py" for name in _SIMULATED]
-    for package in ("course_utils", "course_lessons"):
+    """Return the modules of each catalogue: of a package, or of a lesson, as paths from the course's folder."""
+    found: dict[str, list[str]] = {}
+    for package in ("course_utils", "course_lessons", "simgpu", "tools"):
         for path in sorted((root / package).rglob("*.py")):
             name = path.relative_to(root).as_posix()
             parts = name.split("/")
-            folder = (
-                package if package == "course_utils" or len(parts) < 3 else f"{package}.{parts[1]}"
-            )
-            found.setdefault(folder, []).append(name)
+            of_lesson = package == "course_lessons" and len(parts) > 2
+            found.setdefault(f"{package}.{parts[1]}" if of_lesson else package, []).append(name)
     return found
 
 
 def _course(root: Path) -> Iterator[Text]:
-    own = ast.parse((Path(course_language.__file__)).read_text(encoding="utf-8"))
-    yield from (
-        Text(key, "the language itself", context=texts.WORD)
-        for key in sorted(texts.spoken(ast.walk(own)))
-    )
+    own = sorted((root / "course_language").glob("*.py"))
+    yield from _programs(root, [path.relative_to(root).as_posix() for path in own])
     yield from (Text(text, "the site") for text in site.WORDS.values())
     raw = yaml.safe_load((root / "notebooks" / "course.yml").read_text(encoding="utf-8"))
     for lesson in raw["lessons"]:
@@ -138,7 +117,7 @@ def _claims(root: Path) -> Iterator[Text]:
     path = weighing.FILE.relative_to(ROOT).as_posix()
     for claim in weighing.read(yaml.safe_load((root / path).read_text(encoding="utf-8"))):
         told = (getattr(claim, name) for name in weighing.TRANSLATED)
-        yield from (Text(text, path) for text in told if texts.reads_as_text(text))
+        yield from (Text(text, path) for text in told if " " in text.strip())
 
 
 def _notebook(path: Path) -> Iterator[Text]:
@@ -157,29 +136,12 @@ def _notebook(path: Path) -> Iterator[Text]:
 
 
 def _programs(root: Path, paths: Iterable[str]) -> Iterator[Text]:
-    keys = _keys(root)
     for path in paths:
-        tree = ast.parse((root / path).read_text(encoding="utf-8"))
-        for key in sorted(texts.spoken(ast.walk(tree))):
-            yield Text(key, path, "a key that is read as well", texts.WORD)
-        for node in texts.found(tree, **texts.rules(path)):
-            text, values = texts.message(node)
-            if text in keys and not texts.context(node):
-                continue
-            names = zip(texts.fields(text), values, strict=True) if values else ()
-            told = [
-                f"{{{name}}} = {ast.unparse(value.value)}"
-                for name, value in names
-                if name.isdigit()
-            ]
-            yield Text(text, path, "; ".join(told), texts.context(node))
-
-
-@cache
-def _keys(root: Path) -> frozenset[str]:
-    """Return the strings that are keys, or compared, in any module: none of them may change."""
-    trees = (ast.parse((root / path).read_text(encoding="utf-8")) for path in programs(root))
-    return frozenset().union(*map(texts.kept, trees))
+        with (root / path).open("rb") as file:
+            for _line, message, _comments, _context in extract(
+                programs.messages, file, programs.KEYWORDS
+            ):
+                yield Text(message, path)
 
 
 def _page(path: Path, name: str) -> Iterator[Text]:
@@ -212,9 +174,7 @@ def fresh(found: Iterable[Text], language: str = "zh") -> Catalog:
     """Return a catalogue with all texts of a source and no translation."""
     made = _empty(language)
     for text in found:
-        notes = [text.note] if text.note else []
-        where, context = [(text.place, None)], text.context or None
-        made.add(text.english, locations=where, auto_comments=notes, context=context)
+        made.add(text.english, locations=[(text.place, None)])
     return made
 
 
@@ -264,42 +224,11 @@ def translations(language: str, prefix: str = "") -> dict[str, str]:
     return found
 
 
-def runtime(language: str) -> bytes:
-    """Return the catalogue that the course's programs read, of all packages and of course.yml, as gettext's ``.mo``."""
-    made = _empty(language)
-    for name in sources():
-        if not name.startswith(("notebooks/", "pages/")):
-            for entry in finished(load(catalogue(name, language))):
-                made.add(entry.id, entry.string, context=entry.context)
-    out = io.BytesIO()
-    write_mo(out, made)
-    return out.getvalue()
-
-
-def compiled(language: str) -> Path:
-    """Return the file of ``runtime``."""
-    return LANGUAGES / language / "messages.mo"
-
-
-def is_compiled(language: str) -> bool:
-    """Return whether the compiled catalogue holds the messages of today's catalogues, whichever Babel wrote it."""
-    path = compiled(language)
-    return path.exists() and _messages(path.read_bytes()) == _messages(runtime(language))
-
-
-def _messages(mo: bytes) -> dict[tuple[str, str | None], str]:
-    return {
-        (entry.id, entry.context): entry.string for entry in read_mo(io.BytesIO(mo)) if entry.id
-    }
-
-
 def renew(language: str) -> None:
-    """Bring all catalogues of a language up to date, drop those of what is gone, and compile them."""
+    """Bring all catalogues of a language up to date, and drop those of what is gone."""
     known, every = translations(language), sources()
     for path in (LANGUAGES / language).rglob("*.po"):
         if path.relative_to(LANGUAGES / language).as_posix().removesuffix(".po") not in every:
             path.unlink()
     for name, found in every.items():
         save(update(name, found(), language, known), catalogue(name, language))
-    if not is_compiled(language):
-        files.write(compiled(language), runtime(language))

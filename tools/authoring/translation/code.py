@@ -13,7 +13,7 @@ import tokenize
 from collections.abc import Callable, Collection, Iterable, Iterator
 from unicodedata import east_asian_width
 
-from course_language import texts
+from tools.authoring.translation import cell_texts as texts
 
 _MAGIC = re.compile(r"^(\s*)([%!])(.*)$", re.M)
 _DIRECTIVE = re.compile(r"#\s*(noqa|type:|fmt:|ruff:|!)")
@@ -111,7 +111,7 @@ def rewrite(source: str, change: Callable[[str], str], keys: Collection[str] = (
         return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
 
     tree = ast.parse(bare)
-    spans = {span(node): node for node in texts.found(tree, docs=True, keys=keys)}
+    spans = {span(node): node for node in texts.find(tree, keys)}
 
     def render(begin: int, end: int) -> str:
         """Return the source from here to there, with all texts in it replaced."""

@@ -1,7 +1,7 @@
 """The course in another language: its notebooks and pages, made of the English ones and the catalogues.
 
 Run as a program with ``COURSE_LANGUAGE`` set it prints them as JSON, so that what generates headers, tasks and
-footers is compiled in that language: ``COURSE_LANGUAGE=zh python -m tools.authoring.translation.editions``.
+footers speaks that language: ``COURSE_LANGUAGE=zh python -m tools.authoring.translation.editions``.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def signs(language: str) -> set[str]:
             continue
         for entry in catalogues.finished(catalogues.load(path, language)):
             if not all(_is_exercise(place) for place, _ in entry.locations):
-                found |= {sign for sign in entry.string if ord(sign) >= 0x2E80}
+                found |= {sign for sign in "".join(entry.string) if ord(sign) >= 0x2E80}
     return found
 
 

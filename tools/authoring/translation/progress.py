@@ -26,20 +26,15 @@ def problems(language: str) -> list[str]:
         name = path.relative_to(catalogues.LANGUAGES / language).as_posix().removesuffix(".po")
         if name not in sources:
             found.append(f"{name}: a catalogue of nothing; remove it")
-    if not catalogues.is_compiled(language):
-        found.append("messages.mo: not as the catalogues make it")
     return found
 
 
 def _of(name: str, texts: Iterable[catalogues.Text], language: str, base) -> Iterator[str]:
-    have = {
-        (entry.id, entry.context): entry
-        for entry in catalogues.load(catalogues.catalogue(name, language), language)
-        if entry.id
-    }
-    want = {(entry.id, entry.context): entry for entry in catalogues.fresh(texts) if entry.id}
+    old = catalogues.load(catalogues.catalogue(name, language), language)
+    have = {entry.id: entry for entry in old if entry.id}
+    want = {entry.id: entry for entry in catalogues.fresh(texts, language) if entry.id}
     for key, entry in want.items():
-        english = entry.id
+        english = entry.id if isinstance(entry.id, str) else entry.id[-1]
         place = f"{name}, {entry.locations[0][0]}: {_brief(english)}"
         mine = have.pop(key, None)
         if mine is None:
@@ -48,10 +43,12 @@ def _of(name: str, texts: Iterable[catalogues.Text], language: str, base) -> Ite
             yield f"{place}: changed; its translation is of the text before"
         else:
             yield from (
-                f"{place}: {problem}" for problem in checks.problems(english, mine.string, base)
+                f"{place}: {problem}"
+                for other in ([mine.string] if isinstance(mine.string, str) else mine.string)
+                for problem in checks.problems(english, other, base)
             )
-    for english, _ in have:
-        yield f"{name}: {_brief(english)}: no longer in the course"
+    for english in have:
+        yield f"{name}: {_brief(str(english))}: no longer in the course"
 
 
 def _brief(text: str) -> str:
