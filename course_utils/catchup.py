@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from course_language import word
+from course_language import _
 
 from . import predictions, progress_file, storage
 from .course import CourseFileError, Lesson, fresh_notebook, load_course
@@ -45,7 +45,11 @@ class _Section:
     cell: int
 
     def __str__(self) -> str:
-        return f"section {self.number}, “{self.heading}”" if self.number else "the first cells"
+        return (
+            _("section {number}, “{heading}”").format(number=self.number, heading=self.heading)
+            if self.number
+            else _("the first cells")
+        )
 
 
 def catch_up(lesson_id: str, section: int | str | None = None) -> None:
@@ -70,7 +74,7 @@ def catch_up(lesson_id: str, section: int | str | None = None) -> None:
     try:
         lesson = _lesson(lesson_id)
         if (shell := ipython_shell()) is None:
-            raise CatchUpError("catch_up works in a notebook: run it in a cell of the lesson.")
+            raise CatchUpError(_("catch_up works in a notebook: run it in a cell of the lesson."))
         nb, exercises = _fresh(lesson), exercises_of(lesson.id)
         sections = _sections(nb)
         goal = _goal(nb, sections, section, exercises)
@@ -78,8 +82,8 @@ def catch_up(lesson_id: str, section: int | str | None = None) -> None:
     except CatchUpError as problem:
         print(problem)
         return
-    print(f"Ready: {_listed(made)}.")
-    print(f"Go on with {goal} of lesson {lesson.id}.")
+    print(_("Ready: {made}.").format(made=_listed(made)))
+    print(_("Go on with {goal} of lesson {id}.").format(goal=goal, id=lesson.id))
     if "keep(" in "".join(cell.source for cell in nb.cells):
         print(_checkpoint(storage.kept(lesson.id)))
 
@@ -94,14 +98,14 @@ def _lesson(lesson_id: str) -> Lesson:
 def _fresh(lesson: Lesson) -> NotebookNode:
     if importlib.util.find_spec("nbformat") is None:
         raise CatchUpError(
-            "catch_up needs the package nbformat: install it with  %pip install nbformat"
+            _("catch_up needs the package nbformat: install it with  %pip install nbformat")
         )
     import nbformat
 
     try:
         return nbformat.reads(fresh_notebook(lesson), as_version=4)
     except CourseFileError as error:
-        raise CatchUpError(f"Catching up is not possible: {error}.") from None
+        raise CatchUpError(_("Catching up is not possible: {error}.").format(error=error)) from None
 
 
 def _sections(nb: NotebookNode) -> list[_Section]:
@@ -125,9 +129,11 @@ def _goal(
     if len(found) == 1:
         return found[0]
     listed = "\n".join(f"{s.number:4} {s.heading}" for s in found or sections[1:])
-    why = "several sections fit" if found else "no section fits"
+    why = _("several sections fit") if found else _("no section fits")
     raise CatchUpError(
-        f"{wanted!r}: {why}. Choose a number, or a word of one heading only:\n{listed}"
+        _("{wanted!r}: {why}. Choose a number, or a word of one heading only:\n{listed}").format(
+            wanted=wanted, why=why, listed=listed
+        )
     )
 
 
@@ -139,7 +145,7 @@ def _first_unsolved(
     for i, cell in enumerate(nb.cells):
         if exercise_id(cell) in open_ids:
             return [s for s in sections if s.cell <= i][-1]
-    return next((s for s in sections if s.heading == word("Summary")), sections[-1])
+    return next((s for s in sections if s.heading == _("Summary")), sections[-1])
 
 
 def _run(
@@ -153,7 +159,9 @@ def _run(
     cells = [(i, c) for i, c in enumerate(nb.cells[: goal.cell]) if c.cell_type == "code"]
     before = dict(shell.user_ns)
     with _without_trace():
-        for i, cell in bar(cells, desc=f"catching up on lesson {exercises.lesson_id}"):
+        for i, cell in bar(
+            cells, desc=_("catching up on lesson {lesson_id}").format(lesson_id=exercises.lesson_id)
+        ):
             source = _own_answer(cell, exercises, shell)
             if _writes_what_is_there(source):
                 continue
@@ -161,8 +169,10 @@ def _run(
                 place = [s for s in sections if s.cell <= i][-1]
                 message = next(iter(str(problem).splitlines()), "")
                 raise CatchUpError(
-                    f"Catching up ended in {place}, with {type(problem).__name__}: {message} "
-                    "What the cells above it make is there; run the rest by hand."
+                    _(
+                        "Catching up ended in {place}, with {type}: {message} "
+                        "What the cells above it make is there; run the rest by hand."
+                    ).format(place=place, type=type(problem).__name__, message=message)
                 )
     below = [cell.source for cell in nb.cells[goal.cell :] if cell.cell_type == "code"]
     wanted = set(re.findall(r"\w+", "\n".join(below))) - {"_", "clone", "ex"}  # the setup cell's
@@ -238,15 +248,19 @@ def _is_made(value: object, shell: Any) -> bool:
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more if names else "the imports"
+    more = _(" and {more} more").format(more=len(names) - SHOWN) if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more if names else _("the imports")
 
 
 def _checkpoint(folder: Path) -> str:
     files = [path for path in folder.rglob("*.pt") if path.is_file()]
     if not files:
-        return f"No checkpoint is in {folder} yet."
+        return _("No checkpoint is in {folder} yet.").format(folder=folder)
     newest = max(files, key=lambda path: path.stat().st_mtime)
     minutes = max(0, time.time() - newest.stat().st_mtime) / 60
-    ago = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.0f} hours"
-    return f"Checkpoint: {newest}, saved {ago} ago."
+    ago = (
+        _("{minutes:.0f} minutes").format(minutes=minutes)
+        if minutes < 120
+        else _("{minutes:.0f} hours").format(minutes=minutes / 60)
+    )
+    return _("Checkpoint: {newest}, saved {ago} ago.").format(newest=newest, ago=ago)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from course_language import notebooks, say
+from course_language import _, notebooks
 
 from . import files
 
@@ -68,14 +68,22 @@ class Course:
             if lesson.id == lesson_id:
                 return lesson
         known = ", ".join(lesson.id for lesson in self.lessons)
-        raise KeyError(f"there is no lesson {lesson_id!r}; the course has {known}")
+        raise KeyError(
+            _("there is no lesson {lesson_id!r}; the course has {known}").format(
+                lesson_id=lesson_id, known=known
+            )
+        )
 
     def chosen(self, numbers: Iterable[str]) -> list[Lesson]:
         """Return the lessons of these numbers; LookupError, a sentence, for one that has no notebook."""
         known = {lesson.id: lesson for lesson in self.ready}
         for number in (numbers := list(numbers)):
             if number not in known:
-                raise LookupError(f"There is no lesson {number!r}: choose from {', '.join(known)}.")
+                raise LookupError(
+                    _("There is no lesson {number!r}: choose from {known}.").format(
+                        number=number, known=", ".join(known)
+                    )
+                )
         return [known[number] for number in numbers]
 
     @property
@@ -102,20 +110,26 @@ def load_course(path: Path | str | None = None) -> Course:
 
     path = Path(path) if path is not None else course_file()
     if not path.exists():
-        raise CourseFileError(f"the table of contents {path} is missing")
+        raise CourseFileError(_("the table of contents {path} is missing").format(path=path))
     try:
         text = files.read_text(path, most=100_000)  # ours has a tenth
         if "*" in text and any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(text)):
-            raise ValueError("an alias (*name) stands in it, and a few of those can fill a memory")
+            raise ValueError(
+                _("an alias (*name) stands in it, and a few of those can fill a memory")
+            )
         raw = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise CourseFileError(f"{path} is not valid YAML: {error}") from error
+        raise CourseFileError(
+            _("{path} is not valid YAML: {error}").format(path=path, error=error)
+        ) from error
     if not isinstance(raw, dict) or not isinstance(raw.get("lessons"), list):
-        raise CourseFileError(f"{path} needs a list of `lessons`")
+        raise CourseFileError(_("{path} needs a list of `lessons`").format(path=path))
     lessons = tuple(_lesson(path, entry) for entry in raw["lessons"])
     ids = [lesson.id for lesson in lessons]
     if len(set(ids)) < len(ids):
-        raise CourseFileError(f"{path} names a lesson twice: {', '.join(ids)}")
+        raise CourseFileError(
+            _("{path} names a lesson twice: {ids}").format(path=path, ids=", ".join(ids))
+        )
     return Course(
         repository=str(raw.get("repository") or "") or None,
         branch=str(raw.get("branch", "main")),
@@ -144,8 +158,10 @@ def fresh_notebook(lesson: Lesson) -> str:
         return done.stdout.decode("utf-8")
     except (OSError, subprocess.CalledProcessError, UnicodeDecodeError):
         raise CourseFileError(
-            f"the course's own copy of {lesson.file} is not here: {_PACKAGE.parent} is no git clone, or "
-            "git does not read it. Get the course with git clone, or from its bundle"
+            _(
+                "the course's own copy of {file} is not here: {parent} is no git clone, or "
+                "git does not read it. Get the course with git clone, or from its bundle"
+            ).format(file=lesson.file, parent=_PACKAGE.parent)
         ) from None
 
 
@@ -154,18 +170,28 @@ def _lesson(path: Path, entry: Any) -> Lesson:
     fields = entry if isinstance(entry, dict) else {}
     if not all(isinstance(fields.get(key), (str, int)) for key in needed):
         found = reprlib.repr(entry)
-        raise CourseFileError(f"{path}: a lesson needs {', '.join(needed)}; found {found}")
+        raise CourseFileError(
+            _("{path}: a lesson needs {needed}; found {found}").format(
+                path=path, needed=", ".join(needed), found=found
+            )
+        )
     known = set(Lesson.__dataclass_fields__)
     if extra := set(entry) - known:
-        raise CourseFileError(f"{path}: lesson {entry['id']} has unknown fields {sorted(extra)}")
+        raise CourseFileError(
+            _("{path}: lesson {id} has unknown fields {extra}").format(
+                path=path, id=entry["id"], extra=sorted(extra)
+            )
+        )
     try:
         lists = {key: tuple(entry.get(key, ())) for key in ("objectives", "needs", "short_path")}
         numbers = {key: int(entry.get(key, 0)) for key in ("minutes", "further")}
     except (TypeError, ValueError) as error:
         raise CourseFileError(
-            f"{path}: lesson {entry['id']}: minutes and further are whole numbers, objectives, needs and "
-            f"short_path are lists ({error})"
+            _(
+                "{path}: lesson {id}: minutes and further are whole numbers, objectives, needs and "
+                "short_path are lists ({error})"
+            ).format(path=path, id=entry["id"], error=error)
         ) from error
-    translated = {key: say(entry.get(key, "")) for key in ("title", "question", "hardware")}
-    lists["objectives"] = tuple(map(say, lists["objectives"]))
+    translated = {key: _(entry.get(key, "")) for key in ("title", "question", "hardware")}
+    lists["objectives"] = tuple(map(_, lists["objectives"]))
     return Lesson(**{**entry, **lists, **translated, **numbers, "id": str(entry["id"])})

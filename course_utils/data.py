@@ -12,6 +12,8 @@ import torch
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
+from course_language import _
+
 from . import content
 
 DIGITS = content.folder() / "data" / "mnist10k.npz"
@@ -60,10 +62,14 @@ def load_digits(test: int = 2000) -> Split:
             x, y = torch.from_numpy(file["x"]), torch.from_numpy(file["y"]).long()
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
-            f"the digits at {DIGITS} cannot be read ({error}); get a fresh copy of the course"
+            _(
+                "the digits at {digits} cannot be read ({error}); get a fresh copy of the course"
+            ).format(digits=DIGITS, error=error)
         ) from error
     if not 0 < test < len(x):
-        raise ValueError(f"test must be between 1 and {len(x) - 1}, not {test}")
+        raise ValueError(
+            _("test must be between 1 and {last}, not {test}").format(last=len(x) - 1, test=test)
+        )
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(SPLIT_SEED))
     train, held_out = order[test:], order[:test]
     return Split(x[train], y[train], x[held_out], y[held_out])
@@ -93,16 +99,20 @@ def load_cifar10(folder: str | Path = "~/.cache/pytorch-gpu-course") -> Split:
         from torchvision.datasets import CIFAR10
     except ImportError as error:
         raise DataError(
-            "CIFAR-10 comes through torchvision, which this Python does not have; "
-            "Colab and Kaggle have it. The digits of load_digits() need nothing."
+            _(
+                "CIFAR-10 comes through torchvision, which this Python does not have; "
+                "Colab and Kaggle have it. The digits of load_digits() need nothing."
+            )
         ) from error
     root = Path(folder).expanduser()
     try:
         train, test = (CIFAR10(root, train=part, download=True) for part in (True, False))
     except (OSError, RuntimeError) as error:
         raise DataError(
-            f"CIFAR-10 could not be downloaded to {root} ({error}). Check the network and run the "
-            "cell again; the digits of load_digits() need no network."
+            _(
+                "CIFAR-10 could not be downloaded to {root} ({error}). Check the network and run the "
+                "cell again; the digits of load_digits() need no network."
+            ).format(root=root, error=error)
         ) from error
     return Split(
         torch.from_numpy(train.data),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 import simgpu
-from course_language import word
+from course_language import _
 
 from .course import load_course
 from .show import Bundle, show
@@ -21,12 +21,12 @@ ORDER = ("cuda", "xpu", "mps", "sim", "cpu")
 
 
 SWITCH_ON = {
-    "colab": f"For a GPU: {CLICKS['colab']}, then run all cells again.",
-    "kaggle": f"For a GPU: {CLICKS['kaggle']}, then run all cells again.",
-    "local": "For a free GPU open the lesson in Colab: the badge is at the top.",
+    "colab": _("For a GPU: {colab}, then run all cells again.").format(colab=CLICKS["colab"]),
+    "kaggle": _("For a GPU: {kaggle}, then run all cells again.").format(kaggle=CLICKS["kaggle"]),
+    "local": _("For a free GPU open the lesson in Colab: the badge is at the top."),
 }
 """What to click where there is no GPU."""
-NO_BADGE = 'For a free GPU see "Where should you run the course?" in lesson 00.'
+NO_BADGE = _('For a free GPU see "Where should you run the course?" in lesson 00.')
 """The same on a machine of one's own, while the course has no name on GitHub and its lessons no badges."""
 
 
@@ -90,7 +90,11 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
                 continue
             if (problem := fault(device)) is None:
                 break
-            notes.append(f"{kind} is there, but does not work: {problem}")
+            notes.append(
+                _("{kind} is there, but does not work: {problem}").format(
+                    kind=_(kind), problem=problem
+                )
+            )
     if late := simgpu.disable_for(device):
         notes.append(late)
     if not quiet:
@@ -126,7 +130,7 @@ def fault(device: torch.device) -> str | None:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         return str(error).strip().splitlines()[0]
     if not torch.equal(got, expected):
-        return "a matrix product came out wrong"
+        return _("a matrix product came out wrong")
     return simgpu.self_test() if device.type == "sim" else None
 
 
@@ -153,7 +157,13 @@ def abilities(device: torch.device | str) -> Abilities:
         units = p.has_bfloat16_conversions, p.has_subgroup_matrix_multiply_accumulate
         return Abilities(device, p.name, p.total_memory, *units)
     if device.type == "mps":
-        return Abilities(device, f"Apple GPU beside {cpu_name()}", None, bf16=False, tf32=False)
+        return Abilities(
+            device,
+            _("Apple GPU beside {cpu_name}").format(cpu_name=cpu_name()),
+            None,
+            bf16=False,
+            tf32=False,
+        )
     if device.type == "sim":
         p, profile = torch.sim.get_device_properties(device), simgpu.profile(device)
         return Abilities(
@@ -172,18 +182,25 @@ def abilities(device: torch.device | str) -> Abilities:
 def device_card(device: torch.device, notes: list[str] | None = None) -> Bundle:
     """Return the card that `get_device` shows."""
     can = abilities(device)
-    rows = [(word("Device"), f"{device}: {can.name}")]
+    rows = [(_("Device"), f"{device}: {can.name}")]
     if device.type == "cpu":
-        rows.append((word("Cores"), f"{usable_cores()} usable, {torch.get_num_threads()} in use"))
+        rows.append(
+            (
+                _("Cores"),
+                _("{usable_cores} usable, {get_num_threads} in use").format(
+                    usable_cores=usable_cores(), get_num_threads=torch.get_num_threads()
+                ),
+            )
+        )
     if can.memory:
-        rows.append((word("Memory"), f"{can.memory / 2**30:.1f} GiB"))
+        rows.append((_("Memory"), f"{can.memory / 2**30:.1f} GiB"))
     if can.capability:
-        rows.append(("Compute capability", can.capability))
-    rows.append(("Native bfloat16", word("yes") if can.bf16 else word("no")))
+        rows.append((_("Compute capability"), can.capability))
+    rows.append((_("Native bfloat16"), _("yes") if can.bf16 else _("no")))
     if device.type in ("cuda", "xpu", "sim"):
-        rows.append(("TF32", word("yes") if can.tf32 else word("no")))
-    rows.append((word("Here"), _advice(can)))
-    rows += [(word("Note"), note) for note in notes or []]
+        rows.append(("TF32", _("yes") if can.tf32 else _("no")))
+    rows.append((_("Here"), _advice(can)))
+    rows += [(_("Note"), note) for note in notes or []]
     return Bundle(
         text="\n".join(f"{name}: {value}" for name, value in rows),
         html='<div style="border:1px solid #8888;border-radius:6px;padding:.5em 1em;'
@@ -196,21 +213,29 @@ def device_card(device: torch.device, notes: list[str] | None = None) -> Bundle:
 def _advice(can: Abilities) -> str:
     if can.device.type not in ("cpu", "sim"):
         if can.device.type == "cuda" and not can.bf16:
-            return "for 16-bit training take float16 with a GradScaler: bfloat16 is only emulated."
-        return "ready for every lesson."
+            return _(
+                "for 16-bit training take float16 with a GradScaler: bfloat16 is only emulated."
+            )
+        return _("ready for every lesson.")
     better = _better_device()
     if can.device.type == "sim":
-        return (
+        return _(
             "this GPU is simulated. Results and errors are real, computed by the CPU; every time it "
-            f"gives is modelled. {better}"
-        )
-    return f"every cell runs; where only a GPU would show more, the lesson says so. {better}"
+            "gives is modelled. {better}"
+        ).format(better=better)
+    return _(
+        "every cell runs; where only a GPU would show more, the lesson says so. {better}"
+    ).format(better=better)
 
 
 def no_gpu_notice() -> None:
     """Where there is no GPU, say what to click for one; `start` does so in the cloud."""
     if not any(_present(kind) for kind in ("cuda", "xpu", "mps")):
-        print(f"This session has no GPU. Every lesson runs all the same. {_better_device()}")
+        print(
+            _("This session has no GPU. Every lesson runs all the same. {better_device}").format(
+                better_device=_better_device()
+            )
+        )
 
 
 def _better_device() -> str:
@@ -230,11 +255,17 @@ def _named(text: str, by: str) -> torch.device:
         first = simgpu.first() if text.split(":")[0] == "sim" else None
         device = first if text == "sim" else torch.device(text)
     except RuntimeError as error:
-        raise DeviceError(f"{by} asks for {text!r}, which PyTorch does not know: {error}") from None
+        raise DeviceError(
+            _("{by} asks for {text!r}, which PyTorch does not know: {error}").format(
+                by=by, text=text, error=error
+            )
+        ) from None
     problem = fault(device)
     if problem:
         raise DeviceError(
-            f"{by} asks for {text!r}, but it does not work here ({problem}). "
-            f"Ask for another device, or for none to get the best there is."
+            _(
+                "{by} asks for {text!r}, but it does not work here ({problem}). "
+                "Ask for another device, or for none to get the best there is."
+            ).format(by=by, text=text, problem=problem)
         )
     return device

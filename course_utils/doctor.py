@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from course_language import say, spoken, word
+from course_language import N_, _
 
 from .machine_facts import gather
 from .this_machine import CLICKS, old_torch
@@ -21,15 +21,19 @@ from .this_machine import CLICKS, old_torch
 Facts = Mapping[str, Any]
 
 ENOUGH_MEMORY = 2.0  # GB; below it the lessons' training runs out
-NOTHING = "nothing behind this door: there is no GPU to ask"
-SHUT_BEFORE = "not reached: an earlier door is shut"
+NOTHING = _("nothing behind this door: there is no GPU to ask")
+SHUT_BEFORE = _("not reached: an earlier door is shut")
 
 _SETUP = "py -m course_utils lab" if os.name == "nt" else "python3 -m course_utils lab"
-_PLATFORMS = {"colab": "Google Colab", "kaggle": "Kaggle", "local": "this machine"}
+_PLATFORMS = {"colab": "Google Colab", "kaggle": "Kaggle", "local": _("this machine")}
 _SWITCH_ON = {
-    "colab": f"for a GPU choose {CLICKS['colab']}, and run the cells again",
-    "kaggle": f"for a GPU choose {CLICKS['kaggle']}, and run the cells again",
-    "local": "for a GPU open the course in Colab and choose a T4 under Runtime > Change runtime type",
+    "colab": _("for a GPU choose {colab}, and run the cells again").format(colab=CLICKS["colab"]),
+    "kaggle": _("for a GPU choose {kaggle}, and run the cells again").format(
+        kaggle=CLICKS["kaggle"]
+    ),
+    "local": _(
+        "for a GPU open the course in Colab and choose a T4 under Runtime > Change runtime type"
+    ),
 }
 
 
@@ -68,10 +72,10 @@ class Report:
         doors = [
             (f"{i}. {door.name}", door.state, door.seen) for i, door in enumerate(self.doors, 1)
         ]
-        return doors + [(say(name), "", value) for name, value in self.machine.items()]
+        return doors + [(_(name), "", value) for name, value in self.machine.items()]
 
     def __str__(self) -> str:
-        rows = [(name, state and say(state), value) for name, state, value in self._rows()]
+        rows = [(name, state and _(state), value) for name, state, value in self._rows()]
         widths = [max(len(row[i]) for row in rows) for i in range(2)]
         lines = [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}".rstrip() for a, b, c in rows]
         lines.insert(len(self.doors), "")
@@ -136,21 +140,27 @@ def advise(facts: Facts, doors: Sequence[Door]) -> str:
         return old
     if not _has_gpu(facts):
         instead = (
-            "the course simulates one" if facts.get("simulated") else "the lessons run on the CPU"
+            _("the course simulates one")
+            if facts.get("simulated")
+            else _("the lessons run on the CPU")
         )
-        return f"No GPU here: {instead}; {_SWITCH_ON[place]}."
+        return _("No GPU here: {instead}; {switch_on}.").format(
+            instead=instead, switch_on=_SWITCH_ON[place]
+        )
     shut = next((door for door in doors if door.state == "shut"), None)
-    name = facts.get("device", {}).get("name") or "the GPU"
+    name = facts.get("device", {}).get("name") or _("the GPU")
     if shut is None:
         if memory is not None and memory < ENOUGH_MEMORY:
-            return (
-                f"Ready, on {name}; but {memory:.1f} GB of memory is little: close what else runs."
-            )
-        return f"Ready: the lessons use {name}."
+            return _(
+                "Ready, on {name}; but {memory:.1f} GB of memory is little: close what else runs."
+            ).format(name=name, memory=memory)
+        return _("Ready: the lessons use {name}.").format(name=name)
     if shut is doors[-1]:
-        return f"Ready: the lessons use {name}; {shut.remedy}."
-    instead = "a simulated GPU" if facts.get("simulated") else "the CPU"
-    return f"The lessons run on {instead} for now; {shut.remedy}."
+        return _("Ready: the lessons use {name}; {remedy}.").format(name=name, remedy=shut.remedy)
+    instead = _("a simulated GPU") if facts.get("simulated") else _("the CPU")
+    return _("The lessons run on {instead} for now; {remedy}.").format(
+        instead=instead, remedy=shut.remedy
+    )
 
 
 def _has_gpu(facts: Facts) -> bool:
@@ -162,37 +172,58 @@ def _wheel(facts: Facts) -> Door:
     place = facts["platform"]
     if not torch["imports"]:
         error = torch.get("error")
-        what = f"torch does not import: {error}" if error else "torch is not installed"
+        what = (
+            _("torch does not import: {error}").format(error=error)
+            if error
+            else _("torch is not installed")
+        )
         here = {
-            "local": f"PyTorch is missing here: call  {_SETUP}  in the course's folder, which sets it up.",
-            "colab": "PyTorch is missing: choose Runtime > Disconnect and delete runtime, and open the "
-            "lesson again.",
-            "kaggle": "PyTorch is missing: choose Run > Factory reset, and open the lesson again.",
+            "local": _(
+                "PyTorch is missing here: call  {setup}  in the course's folder, which sets it up."
+            ).format(setup=_SETUP),
+            "colab": _(
+                "PyTorch is missing: choose Runtime > Disconnect and delete runtime, and open the "
+                "lesson again."
+            ),
+            "kaggle": _(
+                "PyTorch is missing: choose Run > Factory reset, and open the lesson again."
+            ),
         }[place]
         if error:
-            here = here.replace("is missing", "is damaged").replace(
-                "which sets it up", "after you removed its folder .venv"
+            here = here.replace(_("is missing"), _("is damaged")).replace(
+                _("which sets it up"), _("after you removed its folder .venv")
             )
         return Door("wheel", "shut", what, here)
     build = torch["build"]
-    seen = f"torch {torch['version']}, {_BUILDS[build]}"
+    seen = _("torch {version}, {builds}").format(version=torch["version"], builds=_BUILDS[build])
     if old := old_torch(torch["version"]):
         return Door("wheel", "shut", seen, old)
     if kind is None and build == "cpu":
-        remedy = "leave it as it is while there is no GPU"
-        return Door("wheel", "shut", f"{seen}, which has no code for GPUs", remedy)
+        remedy = _("leave it as it is while there is no GPU")
+        return Door(
+            "wheel", "shut", _("{seen}, which has no code for GPUs").format(seen=seen), remedy
+        )
     fits = {"nvidia": ("cuda",), "amd": ("rocm",), "intel": ("xpu",), "apple": ("mps",)}
     if kind is None or build in fits[kind]:
         return Door("wheel", "open", seen)
     remedy = {
-        "nvidia": f"install the CUDA build: {_SETUP} --torch cuda",
-        "amd": f"install the ROCm build (find its name at pytorch.org/get-started): {_SETUP} --torch rocmX.Y",
-        "intel": f"install the XPU build: {_SETUP} --torch xpu",
-        "apple": f"install the arm64 Python from python.org and call it: {_SETUP}",
+        "nvidia": _("install the CUDA build: {setup} --torch cuda").format(setup=_SETUP),
+        "amd": _(
+            "install the ROCm build (find its name at pytorch.org/get-started): {setup} --torch rocmX.Y"
+        ).format(setup=_SETUP),
+        "intel": _("install the XPU build: {setup} --torch xpu").format(setup=_SETUP),
+        "apple": _("install the arm64 Python from python.org and call it: {setup}").format(
+            setup=_SETUP
+        ),
     }[kind]
     if place != "local":
-        remedy = f"this runtime has no GPU build; {_SWITCH_ON[place]}"
-    return Door("wheel", "shut", f"{seen}; but a GPU is here ({_gpu_names(facts)})", remedy)
+        remedy = _("this runtime has no GPU build; {switch_on}").format(switch_on=_SWITCH_ON[place])
+    return Door(
+        "wheel",
+        "shut",
+        _("{seen}; but a GPU is here ({gpu_names})").format(seen=seen, gpu_names=_gpu_names(facts)),
+        remedy,
+    )
 
 
 def _driver(facts: Facts) -> Door:
@@ -201,54 +232,72 @@ def _driver(facts: Facts) -> Door:
     if kind is None:
         remedy = _SWITCH_ON[place]
         if place == "local":
-            remedy = f"if this machine has a GPU, install its driver; else {remedy}"
-        return Door(word("driver"), "shut", "no GPU driver was found", remedy)
+            remedy = _("if this machine has a GPU, install its driver; else {remedy}").format(
+                remedy=remedy
+            )
+        return Door(_("driver"), "shut", _("no GPU driver was found"), remedy)
     seen = f"{_DRIVERS[kind]} {driver.get('version') or ''}".strip()
     if driver.get("gpus"):
         seen += f" ({_gpu_names(facts)})"
     problem = driver.get("problem")
     if not problem:
-        return Door(word("driver"), "open", seen)
+        return Door(_("driver"), "open", seen)
     cuda = facts["torch"].get("cuda")
-    remedy = (
-        f"install a newer driver for the GPU, or an older build of PyTorch: {_SETUP} --torch cu126"
-    )
+    remedy = _(
+        "install a newer driver for the GPU, or an older build of PyTorch: {setup} --torch cu126"
+    ).format(setup=_SETUP)
     if "too old" not in problem:
-        remedy = "reinstall the GPU's driver and restart the machine (nvidia-smi must show the GPU)"
+        remedy = _(
+            "reinstall the GPU's driver and restart the machine (nvidia-smi must show the GPU)"
+        )
     if place != "local":
-        remedy = "this runtime's driver does not work: start another one"
+        remedy = _("this runtime's driver does not work: start another one")
     wanted = (
-        f", which torch for CUDA {cuda} does not accept" if cuda and "too old" in problem else ""
+        _(", which torch for CUDA {cuda} does not accept").format(cuda=cuda)
+        if cuda and "too old" in problem
+        else ""
     )
-    return Door(word("driver"), "shut", f"{seen}{wanted}: {problem}", remedy)
+    return Door(_("driver"), "shut", f"{seen}{wanted}: {problem}", remedy)
 
 
 def _architectures(facts: Facts) -> Door:
     device = facts["device"]
     if device["type"] == "mps":
-        return Door("architecture list", "open", "Metal compiles for every Apple GPU")
+        return Door(_("architecture list"), "open", _("Metal compiles for every Apple GPU"))
     listed, own = device.get("arch_list") or [], device.get("arch")
     if not listed or not own:
-        return Door("architecture list", "unknown", "this build lists none; the next door tells")
-    seen = f"{device['name']} is {own}; the wheel has {' '.join(listed)}"
+        return Door(
+            _("architecture list"), "unknown", _("this build lists none; the next door tells")
+        )
+    seen = _("{name} is {own}; the wheel has {listed}").format(
+        name=device["name"], own=own, listed=" ".join(listed)
+    )
     if runs_on(own, listed):
-        return Door("architecture list", "open", seen)
+        return Door(_("architecture list"), "open", seen)
     if device.get("build") == "rocm":
-        switch = "use a GPU of the list, or a build of PyTorch for yours"
-        return Door("architecture list", "shut", seen, switch)
+        switch = _("use a GPU of the list, or a build of PyTorch for yours")
+        return Door(_("architecture list"), "shut", seen, switch)
     too_old = _precedes(own, listed)
-    age = "old for today's wheels" if too_old else "new for the wheel here"
+    age = _("old for today's wheels") if too_old else _("new for the wheel here")
     local = (
-        f"install an older build, which still has code for this GPU: {_SETUP} --torch cu126"
+        _(
+            "install an older build, which still has code for this GPU: {setup} --torch cu126"
+        ).format(setup=_SETUP)
         if too_old
-        else f"delete the folder .venv and install the newest build for this GPU: {_SETUP} --torch cuda"
+        else _(
+            "delete the folder .venv and install the newest build for this GPU: {setup} --torch cuda"
+        ).format(setup=_SETUP)
     )
     switch = {
-        "kaggle": f"choose {CLICKS['kaggle']}: this GPU is too {age}",
-        "colab": "choose another GPU under Runtime > Change runtime type: the wheel has no code for this one",
+        "kaggle": _("choose {kaggle}: this GPU is too {age}").format(
+            kaggle=CLICKS["kaggle"], age=age
+        ),
+        "colab": _(
+            "choose another GPU under Runtime > Change runtime type: the wheel has no code for this one"
+        ),
         "local": local,
     }[facts["platform"]]
-    return Door("architecture list", "shut", seen, switch)
+    return Door(_("architecture list"), "shut", seen, switch)
 
 
 def _precedes(arch: str, listed: Sequence[str]) -> bool:
@@ -295,42 +344,61 @@ def runs_on(arch: str, listed: Sequence[str]) -> bool:
 def _kernel(facts: Facts) -> Door:
     kernel = facts.get("kernel") or {}
     if kernel.get("ran"):
-        return Door("a real kernel", "open", "a matrix product on the GPU agrees with the CPU's")
-    what = kernel.get("error") or "it was not tried"
-    remedy = "choose another GPU or another build of PyTorch: this pair cannot compute"
+        return Door(
+            _("a real kernel"), "open", _("a matrix product on the GPU agrees with the CPU's")
+        )
+    what = kernel.get("error") or _("it was not tried")
+    remedy = _("choose another GPU or another build of PyTorch: this pair cannot compute")
     if "out of memory" in what:
-        remedy = "close the other programs that use the GPU: its memory is full"
+        remedy = _("close the other programs that use the GPU: its memory is full")
     elif facts["platform"] != "local":
-        remedy = "choose another GPU in this platform's menu: the wheel and this one cannot compute"
-    return Door("a real kernel", "shut", f"a matrix product on the GPU failed: {what}", remedy)
+        remedy = _(
+            "choose another GPU in this platform's menu: the wheel and this one cannot compute"
+        )
+    return Door(
+        _("a real kernel"),
+        "shut",
+        _("a matrix product on the GPU failed: {what}").format(what=what),
+        remedy,
+    )
 
 
 def _bf16(facts: Facts) -> Door:
     device, native = facts["device"], facts.get("bf16")
     if native is None:
-        return Door("native bf16", "unknown", "PyTorch does not say it of this GPU")
+        return Door(_("native bf16"), "unknown", _("PyTorch does not say it of this GPU"))
     if native:
-        return Door("native bf16", "open", f"{device['name']} computes in bfloat16")
+        return Door(
+            _("native bf16"), "open", _("{name} computes in bfloat16").format(name=device["name"])
+        )
     return Door(
-        "native bf16",
+        _("native bf16"),
         "shut",
-        f"{device['name']} has no units for bfloat16; PyTorch would emulate it slowly",
-        "for 16-bit training take float16 with a GradScaler, because this GPU only emulates bfloat16",
+        _("{name} has no units for bfloat16; PyTorch would emulate it slowly").format(
+            name=device["name"]
+        ),
+        _(
+            "for 16-bit training take float16 with a GradScaler, because this GPU only emulates bfloat16"
+        ),
     )
 
 
-_NAMES = {_architectures: "architecture list", _kernel: "a real kernel", _bf16: "native bf16"}
+_NAMES = {
+    _architectures: _("architecture list"),
+    _kernel: _("a real kernel"),
+    _bf16: _("native bf16"),
+}
 _BUILDS = {
-    "cpu": "the CPU build",
-    "cuda": "the CUDA build",
-    "rocm": "the ROCm build",
-    "xpu": "the XPU build",
-    "mps": "the Mac build with MPS",
+    "cpu": _("the CPU build"),
+    "cuda": _("the CUDA build"),
+    "rocm": _("the ROCm build"),
+    "xpu": _("the XPU build"),
+    "mps": _("the Mac build with MPS"),
 }
 _DRIVERS = {
-    "nvidia": "NVIDIA driver",
-    "amd": "AMD driver",
-    "intel": "Intel driver",
+    "nvidia": _("NVIDIA driver"),
+    "amd": _("AMD driver"),
+    "intel": _("Intel driver"),
     "apple": "Metal",
 }
 
@@ -341,24 +409,26 @@ def _gpu_names(facts: Facts) -> str:
 
 def _badge(state: str) -> str:
     # White on these is readable on any page, and the word says what the colour says.
-    states = spoken("open", "shut", "unknown")
+    states = (N_("open"), N_("shut"), N_("unknown"))
     colour = dict(zip(states, ("#0b6bcb", "#b45309", "#6b7280"), strict=True))[state]
     return (
         f'<span style="background:{colour};color:white;border-radius:4px;padding:0 .5em">'
-        f"{say(state)}</span>"
+        f"{_(state)}</span>"
     )
 
 
 def _machine(facts: Facts) -> dict[str, str]:
     versions = [f"{name} {found}" for name, found in facts["versions"].items() if found]
     return {
-        spoken("where"): f"{_PLATFORMS[facts['platform']]}: {facts['system']}",
-        spoken("processor"): f"{facts['cpu']}, usable cores: {facts['cores']}",
-        spoken("memory"): _gigabytes(facts["memory_gb"]),
-        spoken("free disk"): _gigabytes(facts["disk_gb"]),
-        spoken("versions"): ", ".join([f"Python {facts['python']}", *versions]),
+        N_("where"): f"{_PLATFORMS[facts['platform']]}: {facts['system']}",
+        N_("processor"): _("{cpu}, usable cores: {cores}").format(
+            cpu=facts["cpu"], cores=facts["cores"]
+        ),
+        N_("memory"): _gigabytes(facts["memory_gb"]),
+        N_("free disk"): _gigabytes(facts["disk_gb"]),
+        N_("versions"): ", ".join([f"Python {facts['python']}", *versions]),
     }
 
 
 def _gigabytes(size: float | None) -> str:
-    return word("unknown") if size is None else f"{size:.1f} GB"
+    return _("unknown") if size is None else f"{size:.1f} GB"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
-from course_language import chosen, languages, say, spoken
+from course_language import N_, _, chosen, languages, translation
 
 from .content import handbook
 from .error_words import (
@@ -39,9 +39,9 @@ _ENTRY = (
     r"(?:```python (?P<where>[^\n]+)\n(?P<program>.+?)\n```\n\n)?"
     r"(?:(?P<source>{}[^\n]+)\n\n)?{}(?P<fix>.+)\n\n(?P<lesson>[^\n]+)\n*"
 )
-_HEADS = spoken("Seen in: ", "**Fix.** ")
-_ALIASES = spoken("Also asked as: ")
-NOTHING = (
+_HEADS = (N_("Seen in: "), N_("**Fix.** "))
+_ALIASES = N_("Also asked as: ")
+NOTHING = _(
     "The handbook has no error like this. Try other words of the message, the rarer the better; "
     "handbook/errors.md lists all that it has."
 )
@@ -99,7 +99,7 @@ class Entry:
 @cache
 def entries(language: str = "en") -> tuple[Entry, ...]:
     """Read all pages, in the same order in each language; ValueError, with the title, for another form."""
-    found, heads = [], (re.escape(say(head, language)) for head in _HEADS)
+    found, heads = [], (re.escape(translation(language).gettext(head)) for head in _HEADS)
     form = re.compile(_ENTRY.format(*heads), re.DOTALL)
     home = handbook() / ("" if language == "en" else language) / "errors"
     for path in sorted(home.glob("*.md")):
@@ -107,10 +107,16 @@ def entries(language: str = "en") -> tuple[Entry, ...]:
         for anchor, text in re.findall(
             r'(?ms)^(?:<a id="([\w-]+)"></a>\n\n)?## (.+?)(?=^<a id=|^## |\Z)', page
         ):
-            text, _, aliases = text.strip().partition(f"\n\n{say(_ALIASES, language)}")
+            text, __, aliases = text.strip().partition(
+                f"\n\n{translation(language).gettext(_ALIASES)}"
+            )
             match = form.fullmatch(text)
             if match is None:
-                raise ValueError(f"{path.name}: not an entry's form: {text.splitlines()[0]}")
+                raise ValueError(
+                    _("{path}: not an entry's form: {first_text}").format(
+                        path=path.name, first_text=text.splitlines()[0]
+                    )
+                )
             fields = {name: value or "" for name, value in match.groupdict().items()}
             anchor = anchor or _slug(fields["title"])
             forms = tuple(fields.pop("forms").splitlines())
@@ -387,8 +393,10 @@ def render(found: list[Entry], make_link: Callable[[str, str], str]) -> str:
     """Return the first entry and the others' names; ``make_link`` takes a name and a path."""
     first, *others = map(_in_chosen_language, found)
     text = f"{link(first)}\n\n    {first.forms[0]}\n\n{first.meaning}\n\n"
-    text += f"**Fix.** {first.fix}\n\n{first.lesson}"
-    text += f"\n\nNear it, too: {', '.join(map(link, others))}" if others else ""
+    text += _("**Fix.** {fix}\n\n{lesson}").format(fix=first.fix, lesson=first.lesson)
+    text += (
+        _("\n\nNear it, too: {link}").format(link=", ".join(map(link, others))) if others else ""
+    )
     pages = "handbook/errors" if chosen() == "en" else f"handbook/{chosen()}/errors"
 
     def linked(match: re.Match[str]) -> str:

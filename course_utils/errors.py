@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from course_language import _
+
 
 @dataclass
 class Caught:
@@ -53,7 +55,9 @@ def expect_error(
     except kind as error:
         if not re.search(match, str(error)):
             raise AssertionError(
-                f"this block was meant to fail with a message like {match!r}; it said: {error}"
+                _(
+                    "this block was meant to fail with a message like {match!r}; it said: {error}"
+                ).format(match=match, error=error)
             ) from error
         # Without its traceback the error keeps no frame, and so no tensor, alive.
         line = _line(error)
@@ -61,7 +65,9 @@ def expect_error(
     else:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         names = " or ".join(one.__name__ for one in kinds)
-        raise AssertionError(f"this block was meant to fail with {names}, and did not")
+        raise AssertionError(
+            _("this block was meant to fail with {names}, and did not").format(names=names)
+        )
     _show(caught.error, line)
 
 

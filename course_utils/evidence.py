@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from course_language import say, spoken, word
+from course_language import N_, _
 from simgpu.profiles import Spread
 
 from . import content, files
@@ -26,8 +26,25 @@ FOLDER = content.recorded("")
 SCHEMA = 2
 KIND_BY_PREFIX = {"machine_": "recorded", "modelled_": "modelled", "published.json": "published"}
 """How the name of a file begins, and the kind of all that is in it."""
-spoken("time", "throughput", "rate", "peak memory", "speed-up", "bandwidth", "test accuracy")
-spoken("by hand", "compiled", "built in", "batch", "ranks", "size", "numbers", "workers")
+_KEYS = (
+    N_("time"),
+    N_("throughput"),
+    N_("rate"),
+    N_("peak memory"),
+    N_("speed-up"),
+    N_("bandwidth"),
+    N_("test accuracy"),
+)
+_MORE_KEYS = (
+    N_("by hand"),
+    N_("compiled"),
+    N_("built in"),
+    N_("batch"),
+    N_("ranks"),
+    N_("size"),
+    N_("numbers"),
+    N_("workers"),
+)
 
 
 class RecordError(ValueError):
@@ -116,8 +133,10 @@ def _read(path: Path, changed: int, size: int) -> tuple[Measurement, ...]:
         return tuple(_measurement(found["machine"], result) for result in found["results"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise RecordError(
-            f"{path.name} is not a file of records ({type(error).__name__}: {error}): "
-            f"`record --check {path.name}` says what is wrong with it."
+            _(
+                "{path} is not a file of records ({type}: {error}): "
+                "`record --check {path}` says what is wrong with it."
+            ).format(path=path.name, type=type(error).__name__, error=error)
         ) from error
 
 
@@ -137,7 +156,9 @@ def _state(path: Path) -> tuple[int, int]:
     try:
         stat = path.stat()
     except OSError as error:
-        raise RecordError(f"{path.name} cannot be read: {error.strerror}.") from error
+        raise RecordError(
+            _("{path} cannot be read: {strerror}.").format(path=path.name, strerror=error.strerror)
+        ) from error
     return stat.st_mtime_ns, stat.st_size
 
 
@@ -147,21 +168,31 @@ def _load(path: Path, _changed: int, _size: int) -> dict[str, Any]:
     try:
         found = files.parse(files.read_text(path), parse_constant=_reject_constant)
     except files.FileError as error:
-        raise RecordError(f"{path.name} cannot be used, {error}. {_REMEDY}") from error
+        raise RecordError(
+            _("{path} cannot be used, {error}. {remedy}").format(
+                path=path.name, error=error, remedy=_REMEDY
+            )
+        ) from error
     version = found.get("schema") if isinstance(found, dict) else None
     if version != SCHEMA:
-        problem = f"says schema {version}" if version is not None else "does not say its schema"
+        problem = (
+            _("says schema {version}").format(version=version)
+            if version is not None
+            else _("does not say its schema")
+        )
         raise RecordError(
-            f"{path.name} {problem}, and this copy of the course reads schema {SCHEMA}. {_REMEDY}"
+            _(
+                "{path} {problem}, and this copy of the course reads schema {schema}. {remedy}"
+            ).format(path=path.name, problem=problem, schema=SCHEMA, remedy=_REMEDY)
         )
     return found
 
 
-_REMEDY = "Move it away and write it anew with `python -m course_utils record`."
+_REMEDY = _("Move it away and write it anew with `python -m course_utils record`.")
 
 
 def _reject_constant(text: str) -> float:
-    raise ValueError(f"{text} is no number that JSON knows")
+    raise ValueError(_("{text} is no number that JSON knows").format(text=text))
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -174,7 +205,7 @@ def label(experiment: str, parameters: Mapping[str, Any]) -> str:
 
 def _parameter(name: str, value: Any) -> str:
     """Write a parameter; a text says by itself what it is."""
-    return say(value) if isinstance(value, str) else f"{say(name)} {value}"
+    return _(value) if isinstance(value, str) else f"{_(name)} {value}"
 
 
 def _measurement(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -> Measurement:
@@ -186,7 +217,7 @@ def _measurement(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -
             [result["experiment"], *(_parameter(*p) for p in result["parameters"].items())]
         ),
         device=device,
-        machine=say(device) if machine is None else machine[part],
+        machine=_(device) if machine is None else machine[part],
         torch="" if machine is None else machine["torch"],
         threads=result.get("threads"),
         date=result["date"],
@@ -230,11 +261,11 @@ def card(
         try:
             others = recorded(experiment, quantity, folder=folder, **parameters)
         except RecordError as error:
-            note = f"Nothing is shown beside it: {error}"
+            note = _("Nothing is shown beside it: {error}").format(error=error)
         mine = {m.machine for m in measurements if m.kind == "modelled"}
         others = [m for m in others if m.kind != "modelled" or m.machine not in mine]
         if not (others or note):
-            note = f"Nobody has recorded {label(experiment, parameters)} yet."
+            note = _("Nobody has recorded {label} yet.").format(label=label(experiment, parameters))
     rows = [*measurements, *others]
     if others and len(rows) > 1 and len({m.unit for m in rows}) == 1:
         from . import plots
@@ -262,17 +293,19 @@ def _between(m: Measurement) -> str:
     if low is None or high is None or low == high:
         return ""
     ends = " – ".join(amount(end, m.unit, m.quantity) for end in (low, high))
-    return ends + word(", likely") if m.likely else ends
+    return ends + _(", likely") if m.likely else ends
 
 
 def _basis(likely: Spread) -> str:
-    cards = "all cards" if likely.card == "all" else f"the {likely.card}"
-    work = "single operators" if likely.work == "operator" else "steps of networks"
-    return f"Likely: of {likely.n:,} {work} timed on {cards}, 8 of 10 lay within such a range."
+    cards = _("all cards") if likely.card == "all" else _("the {card}").format(card=likely.card)
+    work = _("single operators") if likely.work == "operator" else _("steps of networks")
+    return _("Likely: of {n:,} {work} timed on {cards}, 8 of 10 lay within such a range.").format(
+        n=likely.n, work=work, cards=cards
+    )
 
 
 def _show_table(measurements: Sequence[Measurement], note: str) -> None:
-    head = ("What", "Median", "Quartiles", "n", "Kind", "Where", "When")
+    head = (_("What"), _("Median"), _("Quartiles"), "n", _("Kind"), _("Where"), _("When"))
     rows = [
         (
             m.label,
@@ -280,11 +313,17 @@ def _show_table(measurements: Sequence[Measurement], note: str) -> None:
             _between(m),
             m.n or "",
             m.kind,
-            f"{m.device}: {m.machine}, torch {m.torch}" if m.torch else m.machine,
+            _("{device}: {machine}, torch {torch}").format(
+                device=m.device, machine=m.machine, torch=m.torch
+            )
+            if m.torch
+            else m.machine,
             m.date,
         )
         for m in measurements
     ]
     bases = sorted({_basis(m.likely) for m in measurements if m.likely})
-    sources = sorted({f"Published: {m.source}." for m in measurements if m.source})
+    sources = sorted(
+        {_("Published: {source}.").format(source=m.source) for m in measurements if m.source}
+    )
     show_table(head, rows, [m.kind for m in measurements], "\n".join([*bases, *sources, note]))

@@ -13,6 +13,8 @@ from glob import escape
 from pathlib import Path
 from typing import Any
 
+from course_language import _
+
 LARGEST = 5_000_000
 """Bytes: a larger file is none that a seat or a learner hands in."""
 DEEPEST = 20
@@ -50,13 +52,17 @@ def read_text(
             data = file.read(most + 1)
         if len(data) > most:
             megabytes = max(size, len(data)) / 1e6
-            raise FileError(f"it has {megabytes:.0f} MB, far more than such a file")
+            raise FileError(
+                _("it has {megabytes:.0f} MB, far more than such a file").format(
+                    megabytes=megabytes
+                )
+            )
         return data.decode("utf-8-sig", errors)
     except UnicodeDecodeError:
-        raise FileError("it cannot be read: it is not text") from None
+        raise FileError(_("it cannot be read: it is not text")) from None
     except OSError as error:
-        why = "a link leads to it" if error.errno == errno.ELOOP else error.strerror or error
-        raise FileError(f"it cannot be read: {why}") from None
+        why = _("a link leads to it") if error.errno == errno.ELOOP else error.strerror or error
+        raise FileError(_("it cannot be read: {why}").format(why=why)) from None
 
 
 def parse(text: str, deepest: int = DEEPEST, **how: Any) -> Any:
@@ -64,15 +70,17 @@ def parse(text: str, deepest: int = DEEPEST, **how: Any) -> Any:
     try:
         found = json.loads(text, **how)
     except RecursionError:
-        raise FileError(f"it is nested more than {deepest} deep") from None
+        raise FileError(
+            _("it is nested more than {deepest} deep").format(deepest=deepest)
+        ) from None
     except ValueError as error:
-        raise FileError(f"it is damaged: not whole JSON ({error})") from None
+        raise FileError(_("it is damaged: not whole JSON ({error})").format(error=error)) from None
     inside = [found]
-    for _ in range(deepest):
+    for __ in range(deepest):
         inside = [value for one in inside for value in _members(one)]
         if not inside:
             return found
-    raise FileError(f"it is nested more than {deepest} deep")
+    raise FileError(_("it is nested more than {deepest} deep").format(deepest=deepest))
 
 
 def clean(text: str, most: int = 120) -> str:
@@ -134,11 +142,11 @@ def _open(path: Path, below: Path | None) -> int:
     else:  # Windows
         ways = [path, *path.parents]
         if any(way.is_symlink() for way in ways[: ways.index(below)]):
-            raise OSError(errno.ELOOP, "a link leads to it")
+            raise OSError(errno.ELOOP, _("a link leads to it"))
         found = os.open(path, flags)
     if not stat.S_ISREG(os.fstat(found).st_mode):
         os.close(found)
-        raise OSError(0, "it is no file")
+        raise OSError(0, _("it is no file"))
     return found
 
 

@@ -20,6 +20,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from course_language import _
+
 from .this_machine import cpu_name, usable_cores, where
 
 PACKAGES = ("torch", "numpy", "matplotlib", "ipython", "jupyterlab", "notebook", "ipykernel")
@@ -96,7 +98,7 @@ def _find_driver() -> dict[str, Any]:
         if rows := _smi_rows(smi):
             return {"kind": "nvidia", "version": rows[0][1], "gpus": [row[0] for row in rows]}
         if module:
-            problem = "nvidia-smi cannot reach the GPU"
+            problem = _("nvidia-smi cannot reach the GPU")
             return {"kind": "nvidia", "version": module, "problem": problem}
     elif module:
         return {"kind": "nvidia", "version": module}
@@ -119,7 +121,7 @@ def _nvidia_module() -> str | None:
     with suppress(OSError):
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
         found = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", text)
-        return found[0] if found else "of unknown version"
+        return found[0] if found else _("of unknown version")
     return None
 
 
@@ -208,14 +210,14 @@ def _unavailable_reason(backend: str) -> str:
             torch.zeros(1, device=backend)
         except (RuntimeError, AssertionError, NotImplementedError) as error:
             return _first_line(error)
-    return "torch cannot use it"
+    return _("torch cannot use it")
 
 
 def _device(backend: str, build: str) -> dict[str, Any]:
     import torch
 
     if backend == "mps":
-        return {"name": f"the GPU of {cpu_name()}"}
+        return {"name": _("the GPU of {cpu_name}").format(cpu_name=cpu_name())}
     module = getattr(torch, backend)
     properties = module.get_device_properties(0)
     found = {"name": properties.name, "memory_gb": properties.total_memory / 1e9}
@@ -241,7 +243,7 @@ def _try_kernel(backend: str) -> dict[str, Any]:
             return {"ran": False, "error": _first_line(error)}
     if torch.allclose(right, left @ left, rtol=1e-2, atol=1e-2):  # TF32 keeps 10 bits
         return {"ran": True}
-    return {"ran": False, "error": "its result differs from the CPU's"}
+    return {"ran": False, "error": _("its result differs from the CPU's")}
 
 
 def _native_bf16(backend: str) -> bool | None:

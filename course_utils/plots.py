@@ -21,7 +21,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
-from course_language import font, say, word
+from course_language import _, font
 
 from .number_format import amount, is_share
 from .show import Bundle, show
@@ -124,7 +124,12 @@ def curves(
     for i, (name, (x, y)) in enumerate(series.items()):
         kind = (kinds or {}).get(name, "")
         look = {"marker": MARKERS[i % len(MARKERS)], "linestyle": DASHES.get(kind, "-")}
-        ax.plot(x, y, **look, label=f"{name} ({kind})" if kind else name)
+        ax.plot(
+            x,
+            y,
+            **look,
+            label=_("{name} ({kind})").format(name=name, kind=_(kind)) if kind else name,
+        )
     if reference:
         ax.axhline(reference[0], color="#666666", linewidth=1)
         look = {"ha": "right", "va": "bottom", "color": "#555555"}
@@ -178,19 +183,25 @@ def dots(measurements: Sequence[Measurement], names: Sequence[str]) -> None:
     ax.minorticks_off()
     kinds = {m.kind for m in measurements}
     labels = [
-        _short(name) + (f" ({m.kind})" if len(kinds) > 1 else "")
+        _short(name) + (_(" ({kind})").format(kind=_(m.kind)) if len(kinds) > 1 else "")
         for name, m in zip(names, measurements, strict=True)
     ]
     ax.set_yticks(range(len(names)), labels)
     ax.set_ylim(len(names) - 0.5, -0.5)
-    alike = f", {say(kinds.pop())}" if len(kinds) == 1 else ""
+    alike = f", {_(kinds.pop())}" if len(kinds) == 1 else ""
     likely = any(m.likely for m in measurements)
-    bars = f"{word('quartiles')}{', or likely range where modelled' if likely else ''}{alike}"
-    ax.set_xlabel(f"{say(quantity)}: median and {bars}")
+    bars = f"{_('quartiles')}{_(', or likely range where modelled') if likely else ''}{alike}"
+    ax.set_xlabel(_("{quantity}: median and {bars}").format(quantity=_(quantity), bars=bars))
     each = "; ".join(
-        f"{name} {m.written()} ({m.kind})" for name, m in zip(names, measurements, strict=True)
+        _("{name} {written} ({kind})").format(name=name, written=m.written(), kind=_(m.kind))
+        for name, m in zip(names, measurements, strict=True)
     )
-    present(fig, f"{say(quantity).capitalize()} as dots with their quartiles: {each}.")
+    present(
+        fig,
+        _("{quantity} as dots with their quartiles: {each}.").format(
+            quantity=_(quantity).capitalize(), each=each
+        ),
+    )
 
 
 def _short(name: str) -> str:

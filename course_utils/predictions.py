@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from course_language import say, spoken, word
+from course_language import N_, _
 
 from . import progress_file
 from .exercises.judge import Todo
@@ -21,12 +21,12 @@ from .show import Bundle, real_gpus_link, show
 Verdict = Literal["close", "near", "off"]
 
 HEADLINES = {
-    "close": word("Close"),
-    "near": word("Near"),
-    "off": "A surprise",
-    "": "The answer",
+    "close": _("Close"),
+    "near": _("Near"),
+    "off": _("A surprise"),
+    "": _("The answer"),
 }
-_KINDS = spoken("counted", "metered")  # more of them, beside those of records
+_KINDS = (N_("counted"), N_("metered"))  # more of them, beside those of records
 _COLOURS = {"close": "#2a9d5c", "near": "#c77700", "off": "#4a78b5", "": ""}
 
 WIDTH = 0.10
@@ -86,7 +86,11 @@ class Prediction:
         try:
             answer = self._answer(found, kind)
         except UnusableError as problem:
-            print(f"Prediction {self.id}: no comparison is possible, because {problem}.")
+            print(
+                _("Prediction {id}: no comparison is possible, because {problem}.").format(
+                    id=self.id, problem=problem
+                )
+            )
             return
         self._recall()
         verdict, comment = self._verdict(answer)
@@ -109,12 +113,16 @@ class Prediction:
             return _found(found, self.unit, kind)
         chosen = _choice(found, self.choices)
         if chosen is None:
-            raise UnusableError(f"{brief(found, 60)} is none of {', '.join(self.choices)}")
+            raise UnusableError(
+                _("{found} is none of {choices}").format(
+                    found=brief(found, 60), choices=", ".join(self.choices)
+                )
+            )
         return chosen
 
     def _verdict(self, answer: Found | str) -> tuple[Verdict | Literal[""], str]:
         if self.guess is None:
-            return "", "You made no prediction: next time, type one before you measure."
+            return "", _("You made no prediction: next time, type one before you measure.")
         if isinstance(answer, str):
             return ("close", "") if self.guess == answer else ("off", _THINK)
         assert isinstance(self.guess, float)
@@ -124,22 +132,26 @@ class Prediction:
         lines = []
         if self.guess is not None:
             guess = self._written(self.guess)
-            then = f"In an earlier session you predicted {guess}."
-            lines = [then if self.earlier else f"You predicted {guess}."]
+            then = _("In an earlier session you predicted {guess}.").format(guess=guess)
+            lines = [then if self.earlier else _("You predicted {guess}.").format(guess=guess)]
         if isinstance(answer, str):
-            lines.append(f"Found: {answer}.")
+            lines.append(_("Found: {answer}.").format(answer=answer))
         else:
-            span = f"{figure(answer.low)} to {figure(answer.high)}"
+            span = _("{low} to {high}").format(low=figure(answer.low), high=figure(answer.high))
             span = f" ({span})" if figure(answer.low) != figure(answer.high) else ""
-            kinds = ", ".join(map(say, answer.kind.split(", ")))
+            kinds = ", ".join(map(_, answer.kind.split(", ")))
             kind = f", {kinds}" if kinds else ""
-            lines.append(f"Found: {self._written(answer.middle)}{span}{kind}.")
+            lines.append(
+                _("Found: {written}{span}{kind}.").format(
+                    written=self._written(answer.middle), span=span, kind=_(kind)
+                )
+            )
         lines += [comment] if comment else []
         picture = ""
         if isinstance(answer, Found) and isinstance(self.guess, float):
             picture = scale(self.guess, answer, self.unit)
         right = verdict == "close" and isinstance(answer, str)
-        colour, headline = _COLOURS[verdict], word("Right") if right else HEADLINES[verdict]
+        colour, headline = _COLOURS[verdict], _("Right") if right else HEADLINES[verdict]
         return Bundle(
             text=f"{headline} · {self.id}\n{' '.join(lines)}",
             html=f'<div style="border-left:4px solid {colour};padding:.4em .9em;margin:.3em 0">'
@@ -153,7 +165,7 @@ class Prediction:
         return value if isinstance(value, str) else with_unit(value, self.unit)
 
 
-_THINK = "Why might that be? Think before you read on."
+_THINK = _("Why might that be? Think before you read on.")
 
 all_predictions: dict[str, Prediction] = {}
 
@@ -184,43 +196,57 @@ def predict(
     prediction = all_predictions.setdefault(prediction_id, Prediction(prediction_id))
     prediction.unit, prediction.choices = unit, tuple(choices)
     kept = None if prediction.guess is None else prediction._written(prediction.guess)
-    what = f"one of {', '.join(map(repr, choices))}" if choices else "a number"
+    what = (
+        _("one of {repr}").format(repr=", ".join(map(repr, choices))) if choices else _("a number")
+    )
     if not guess or isinstance(guess[0], Todo):
         if not prediction.revealed:
             prediction.guess = None
             prediction._recall()
             if prediction.guess is None:
-                print(f"No prediction yet: put {what} in place of todo() and run this cell again.")
+                print(
+                    _(
+                        "No prediction yet: put {what} in place of todo() and run this cell again."
+                    ).format(what=what)
+                )
             else:
                 guess = prediction._written(prediction.guess)
-                print(f"Your prediction from an earlier session: {guess}.")
+                print(_("Your prediction from an earlier session: {guess}.").format(guess=guess))
         return prediction
     try:
         new = _guess(guess, prediction.choices)
     except UnusableError as problem:
-        stands = f" (Until then {kept} stands.)" if kept else ""
-        print(f"{problem}. Put {what} in place of todo() and run this cell again.{stands}")
+        stands = _(" (Until then {kept} stands.)").format(kept=kept) if kept else ""
+        print(
+            _("{problem}. Put {what} in place of todo() and run this cell again.{stands}").format(
+                problem=problem, what=what, stands=stands
+            )
+        )
         return prediction
     if prediction.revealed:
         if new != prediction.guess:
-            stays = f"your first prediction, {kept}, stays" if kept else "this guess does not count"
-            print(f"You have seen the answer already, so {stays}.")
+            stays = (
+                _("your first prediction, {kept}, stays").format(kept=kept)
+                if kept
+                else _("this guess does not count")
+            )
+            print(_("You have seen the answer already, so {stays}.").format(stays=stays))
         return prediction
     prediction.guess = new
-    print(f"Your prediction: {prediction._written(new)}.")
+    print(_("Your prediction: {written}.").format(written=prediction._written(new)))
     return prediction
 
 
 def score(guess: float, found: Found, unit: str = "") -> tuple[Verdict, str]:
     """Compare a guess with what was found; return the verdict and one sentence. See `Prediction.reveal`."""
     high = guess > found.high
-    side = "too high" if high else "too low"
+    side = _("too high") if high else _("too low")
     beyond = max(found.low - guess, guess - found.high, 0.0)
     if unit == "%":
         verdict: Verdict = "off"
         if beyond <= POINTS[1]:
             verdict = "close" if beyond <= POINTS[0] else "near"
-        off_by = f"{figure(beyond)} points {side}"
+        off_by = _("{beyond} points {side}").format(beyond=figure(beyond), side=side)
     else:
         if found.low * (1 - WIDTH) <= guess <= found.high * (1 + WIDTH):
             return "close", _within(found, beyond, unit)
@@ -228,20 +254,24 @@ def score(guess: float, found: Found, unit: str = "") -> tuple[Verdict, str]:
         factor = max(guess / nearest, nearest / guess) if min(guess, nearest) > 0 else math.inf
         other_side = unit == "×" and (guess - 1) * (nearest - 1) < 0
         verdict = "near" if factor <= FACTOR and not other_side else "off"
-        off_by = side + (f" by a factor of {figure(factor)}" * math.isfinite(factor))
-        off_by += ", and on the other side of 1" * other_side
+        off_by = side + (
+            _(" by a factor of {factor}").format(factor=figure(factor)) * math.isfinite(factor)
+        )
+        off_by += _(", and on the other side of 1") * other_side
     if verdict == "close":
         return verdict, _within(found, beyond, unit)
-    return verdict, f"{off_by[0].upper()}{off_by[1:]}{word('.')}" + f" {_THINK}" * (
-        verdict == "off"
-    )
+    return verdict, f"{off_by[0].upper()}{off_by[1:]}{_('.')}" + f" {_THINK}" * (verdict == "off")
 
 
 def _within(found: Found, beyond: float, unit: str) -> str:
     if not beyond:
-        return word("Exactly.") if found.low == found.high else "Inside the range."
-    within = f"{POINTS[0]:.0f} points" if unit == "%" else f"{100 * WIDTH:.0f} %"
-    return f"Within {within} of it."
+        return _("Exactly.") if found.low == found.high else _("Inside the range.")
+    within = (
+        _("{first_POINTS:.0f} points").format(first_POINTS=POINTS[0])
+        if unit == "%"
+        else f"{100 * WIDTH:.0f} %"
+    )
+    return _("Within {within} of it.").format(within=within)
 
 
 def figure(value: float) -> str:
@@ -272,8 +302,11 @@ def scale(guess: float, found: Found, unit: str = "") -> str:
     spare = 0.0 if percent else spare or 1.0
     x = [60 + 280 * (p - least + spare) / (most - least + 2 * spare) for p in places]
     width = max(x[1] - x[0], 4)
-    middle, below = (x[0] + x[1]) / 2, html.escape(f"you: {with_unit(guess, unit)}")
-    above = html.escape(f"found: {with_unit(found.middle, unit)}")
+    middle, below = (
+        (x[0] + x[1]) / 2,
+        html.escape(_("you: {guess}").format(guess=with_unit(guess, unit))),
+    )
+    above = html.escape(_("found: {middle}").format(middle=with_unit(found.middle, unit)))
     return (
         f'<svg width="400" height="52" role="img" aria-label="{above}; {below}" '
         'style="font-size:11px;margin-top:.3em" fill="currentColor">'
@@ -293,18 +326,28 @@ def _guess(given: tuple[object, ...], choices: tuple[str, ...]) -> float | str:
     if choices:
         chosen = _choice(given[0], choices) if len(given) == 1 else None
         if chosen is None:
-            raise UnusableError(f"{brief(given[0], 60)} is none of the answers")
+            raise UnusableError(
+                _("{first_given} is none of the answers").format(first_given=brief(given[0], 60))
+            )
         return chosen
     if len(given) > 1:
         shown = ", ".join(brief(value, 20) for value in given)
-        raise UnusableError(f"{shown} are several values (a decimal point is a point, not a comma)")
+        raise UnusableError(
+            _("{shown} are several values (a decimal point is a point, not a comma)").format(
+                shown=shown
+            )
+        )
     if isinstance(given[0], str):
         raise UnusableError(
-            f"{brief(repr(given[0]), 60)} is a text; a bare number is wanted, no unit"
+            _("{first_given} is a text; a bare number is wanted, no unit").format(
+                first_given=brief(repr(given[0]), 60)
+            )
         )
     value = _number(given[0])
     if value < 0:
-        raise UnusableError(f"{figure(value)} is negative, and this quantity cannot be")
+        raise UnusableError(
+            _("{value} is negative, and this quantity cannot be").format(value=figure(value))
+        )
     return value
 
 
@@ -323,10 +366,10 @@ def _number(value: Any) -> float:
         number = float(value)
     except Exception:  # noqa: BLE001  (a learner's object can do anything; it is no number then)
         text = brief(repr(value) if isinstance(value, str | None) else value, 60)
-        shown = "a function" if callable(value) else text
-        raise UnusableError(f"{shown} is no number") from None
+        shown = _("a function") if callable(value) else text
+        raise UnusableError(_("{shown} is no number").format(shown=shown)) from None
     if not math.isfinite(number):
-        raise UnusableError(f"{number} is no finite number")
+        raise UnusableError(_("{number} is no finite number").format(number=number))
     return number
 
 
@@ -349,7 +392,9 @@ def _of_measurements(measurements: Sequence[Any], unit: str) -> Found:
     for m in measurements:
         if m.unit != base:
             raise UnusableError(
-                f"a prediction in {unit or 'no unit'} is set beside figures in {m.unit}"
+                _("a prediction in {unit} is set beside figures in {m_unit}").format(
+                    unit=unit or _("no unit"), m_unit=m.unit
+                )
             )
         middles.append(m.median / size)
         low, high = m.interval

@@ -14,6 +14,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from course_language import _
+
 from . import files
 
 MOVED = {"05.sharded_bytes": "10.sharded_bytes"}
@@ -82,7 +84,11 @@ def _append(entry: dict[str, Any]) -> None:
             torn = file.read(1) not in (b"", b"\n")  # the last line was cut off: begin a new one
             file.write(("\n" * torn + json.dumps(line) + "\n").encode())
     except OSError as error:
-        print(f"(your progress could not be kept in {path}: {error.strerror or error})")
+        print(
+            _("(your progress could not be kept in {path}: {strerror})").format(
+                path=path, strerror=error.strerror or error
+            )
+        )
 
 
 def attempts() -> Iterator[Attempt]:
@@ -120,7 +126,9 @@ def _lines() -> Iterator[Any]:
         lines = files.read_text(path, most=20_000_000, errors="replace").splitlines()
     except files.FileError as error:
         if path.exists():
-            print(f"(your progress in {path} is not read: {error})")
+            print(
+                _("(your progress in {path} is not read: {error})").format(path=path, error=error)
+            )
         return
     for line in lines:
         with suppress(files.FileError):  # damaged, or nested without end

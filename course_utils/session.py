@@ -6,6 +6,8 @@ import importlib.util
 import sys
 from functools import cache
 
+from course_language import _
+
 from . import progress_file
 from .course import load_course
 from .exercises import LessonExercises, lesson
@@ -31,8 +33,10 @@ def start(lesson_id: str) -> LessonExercises:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ModuleNotFoundError(
-            f"this notebook's Python ({sys.executable}) has no {', '.join(missing)}. Close it and "
-            "start the course with: python3 -m course_utils lab"
+            _(
+                "this notebook's Python ({executable}) has no {missing}. Close it and "
+                "start the course with: python3 -m course_utils lab"
+            ).format(executable=sys.executable, missing=", ".join(missing))
         )
     if where() != "local":
         from .devices import no_gpu_notice
@@ -50,7 +54,9 @@ def remind_of_setup() -> None:
     shell = ipython_shell()
     if shell is not None and "ex" not in shell.user_ns:
         print(
-            "Run the setup cell at the top of the lesson first. It makes ex, which checks your answers."
+            _(
+                "Run the setup cell at the top of the lesson first. It makes ex, which checks your answers."
+            )
         )
 
 
@@ -62,14 +68,22 @@ def course_map() -> None:
     for entry in load_course().lessons:
         ids = [exercise.id for exercise in lesson(entry.id)]
         right = sum(i in done for i in ids)
-        state = "planned" if entry.planned else f"{right} of {len(ids)} exercises"
+        state = (
+            _("planned")
+            if entry.planned
+            else _("{right} of {n_ids} exercises").format(right=right, n_ids=len(ids))
+        )
         if not entry.planned and right < len(ids) and any(i in tried for i in ids):
-            state = f"{state}, begun"
+            state = _("{state}, begun").format(state=state)
         marks = "●" * right + "○" * (len(ids) - right)
-        rows.append((entry.id, entry.title, f"{entry.time} min", marks, state))
-    text, page = table(("", "Lesson", "Time", "", "Your progress"), rows)
-    where = f"Kept in {progress_file.progress_file()}, on this machine only."
+        rows.append((entry.id, entry.title, _("{time} min").format(time=entry.time), marks, state))
+    text, page = table(("", _("Lesson"), _("Time"), "", _("Your progress")), rows)
+    where = _("Kept in {progress_file}, on this machine only.").format(
+        progress_file=progress_file.progress_file()
+    )
     if verdicts := progress_file.predictions().values():
         close = sum(verdict == "close" for verdict in verdicts)
-        where = f"Predictions: {len(verdicts)} made, {close} close. {where}"
+        where = _("Predictions: {n_verdicts} made, {close} close. {where}").format(
+            n_verdicts=len(verdicts), close=close, where=where
+        )
     show(Bundle(text=f"{text}\n{where}", html=f"{page}<div style='opacity:.75'>{where}</div>"))

@@ -8,7 +8,9 @@ import re
 from datetime import date
 from pathlib import Path
 
-RELOAD = "If it is open in JupyterLab, choose File > Reload Notebook from Disk there."
+from course_language import _
+
+RELOAD = _("If it is open in JupyterLab, choose File > Reload Notebook from Disk there.")
 
 is_dated = re.compile(r".+_mine_\d{4}-\d\d-\d\d(_\d+)?\.ipynb").fullmatch
 """Tells whether a file has the name of a notebook that was set aside."""
@@ -37,4 +39,4 @@ def set_aside(path: Path) -> Path:
             os.unlink(mine)
             raise
         return mine
-    raise AssertionError("numbers do not end")
+    raise AssertionError(_("numbers do not end"))

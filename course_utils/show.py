@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from course_language import punctuated, say, spoken
+from course_language import N_, _
+from course_language.punctuation import punctuated
 
 from .course import load_course
 from .this_machine import in_notebook
@@ -54,7 +55,7 @@ def table(
         For each row a kind (``"measured"``, ``"recorded"``, ``"modelled"``, ``"published"``), which
         gives the row its look; or nothing.
     """
-    texts = [[say(cell) if cell in LOOK else str(cell) for cell in row] for row in [head, *rows]]
+    texts = [[_(cell) if cell in LOOK else str(cell) for cell in row] for row in [head, *rows]]
     head, *cells = texts
     widths = [max(len(line[i]) for line in texts) for i in range(len(head))]
     lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in texts]
@@ -79,11 +80,11 @@ REAL_GPUS = "handbook/fidelity.md"
 @cache
 def real_gpus_link() -> str:
     """Return what stands below each table with something modelled: the way to how far that can be trusted."""
-    course, label = load_course(), "How far the simulated GPU is from real ones"
+    course, label = load_course(), _("How far the simulated GPU is from real ones")
     if course.repository or (course.path.parent.parent / REAL_GPUS).is_file():
         label = f'<a href="{course.page(REAL_GPUS)}">{label}</a>'
     else:  # the installed package alone
-        label += ": handbook/fidelity.md, in the course's folder"
+        label += _(": handbook/fidelity.md, in the course's folder")
     return f"<div><small>{label}</small></div>"
 
 
@@ -114,8 +115,8 @@ _KEEP = ";white-space:nowrap"  # a figure and its unit, or a date, stay on one l
 
 # One look for each kind of number, in every table, readable on a light and on a dark page.
 LOOK = {
-    spoken("measured"): "font-weight:bold",
-    spoken("recorded"): "",
-    spoken("modelled"): "font-style:italic",
-    spoken("published"): "opacity:.8",
+    N_("measured"): "font-weight:bold",
+    N_("recorded"): "",
+    N_("modelled"): "font-style:italic",
+    N_("published"): "opacity:.8",
 }

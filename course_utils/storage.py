@@ -6,6 +6,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from course_language import _
+
 from . import progress_file
 from .course import load_course
 from .this_machine import where
@@ -45,22 +47,30 @@ def keep(lesson_id: str, *, drive: bool = False) -> Path:
     if drive and platform == "colab":
         _ask_for_drive()
     elif drive:
-        print("Only Colab can keep files in your Drive; here the folder is on this machine.")
+        print(_("Only Colab can keep files in your Drive; here the folder is on this machine."))
     folder = kept(lesson_id)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         lost = Path(tempfile.mkdtemp(prefix=f"lesson-{lesson_id}-"))
-        print(f"{folder} cannot be made ({error.strerror}); {lost} is used, and not kept for long.")
+        print(
+            _(
+                "{folder} cannot be made ({strerror}); {lost} is used, and not kept for long."
+            ).format(folder=folder, strerror=error.strerror, lost=lost)
+        )
         return lost
     if platform == "kaggle":
         print(
-            f"{folder} is kept if you choose Save Version, or Settings > Persistence > Files only."
+            _(
+                "{folder} is kept if you choose Save Version, or Settings > Persistence > Files only."
+            ).format(folder=folder)
         )
     elif platform == "colab" and _in_drive is None:
         print(
-            f"{folder} is on this session's disk, and is lost when the session ends. To keep it in "
-            f'your Drive: keep("{lesson_id}", drive=True)'
+            _(
+                "{folder} is on this session's disk, and is lost when the session ends. To keep it in "
+                'your Drive: keep("{lesson_id}", drive=True)'
+            ).format(folder=folder, lesson_id=lesson_id)
         )
     return folder
 
@@ -88,7 +98,13 @@ def _ask_for_drive() -> None:
         progress_file.move(folder / "progress.jsonl")
     except Exception as error:  # noqa: BLE001  (Colab raises errors of its own, where you decline too)
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        print(f"Your Drive was not opened ({reason}). Run the cell again to be asked again.")
+        print(
+            _("Your Drive was not opened ({reason}). Run the cell again to be asked again.").format(
+                reason=reason
+            )
+        )
         return
     _in_drive = folder
-    print(f"Kept in your Drive, in {folder}: this folder, and your progress.")
+    print(
+        _("Kept in your Drive, in {folder}: this folder, and your progress.").format(folder=folder)
+    )

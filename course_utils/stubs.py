@@ -9,6 +9,8 @@ import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from course_language import _
+
 from .exercises import Exercise
 
 if TYPE_CHECKING:
@@ -56,11 +58,17 @@ def find_stub(cell: NotebookNode, exercise: Exercise) -> Stub:
         body = ast.parse(cell.source).body
     except SyntaxError as error:
         raise AuthoringError(
-            f"{exercise.id}: the cell is not plain Python ({error.msg}, line {error.lineno})"
+            _("{id}: the cell is not plain Python ({msg}, line {lineno})").format(
+                id=exercise.id, msg=error.msg, lineno=error.lineno
+            )
         ) from None
     found = [node for node in body if _holds_todo(node)]
     if len(found) != 1:
-        raise AuthoringError(f"{exercise.id}: the cell has {len(found)} stubs with todo(), not one")
+        raise AuthoringError(
+            _("{id}: the cell has {n_found} stubs with todo(), not one").format(
+                id=exercise.id, n_found=len(found)
+            )
+        )
     node = found[0]
     match node:
         case ast.FunctionDef():
@@ -70,11 +78,13 @@ def find_stub(cell: NotebookNode, exercise: Exercise) -> Stub:
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="todo"))):
             if not exercise.wants_value:
                 raise AuthoringError(
-                    f"{exercise.id}: the stub is a value, but the reference takes arguments"
+                    _("{id}: the stub is a value, but the reference takes arguments").format(
+                        id=exercise.id
+                    )
                 )
             return Stub(exercise.id, name, True, node.lineno, node.end_lineno or node.lineno)
     raise AuthoringError(
-        f"{exercise.id}: todo() stands neither in a function nor in  name = todo()"
+        _("{id}: todo() stands neither in a function nor in  name = todo()").format(id=exercise.id)
     )
 
 
@@ -89,21 +99,26 @@ def _reference(exercise: Exercise) -> tuple[str, ast.FunctionDef]:
     source = textwrap.dedent(inspect.getsource(exercise.reference))
     node = ast.parse(source).body[0]
     if not isinstance(node, ast.FunctionDef):
-        raise AuthoringError(f"{exercise.id}: the reference is not a function written with def")
+        raise AuthoringError(
+            _("{id}: the reference is not a function written with def").format(id=exercise.id)
+        )
     return source, node
 
 
 def _same_signature(stub: ast.FunctionDef, exercise: Exercise) -> None:
-    _, reference = _reference(exercise)
+    __, reference = _reference(exercise)
     if stub.name != reference.name:
         raise AuthoringError(
-            f"{exercise.id}: the stub is called {stub.name}, the reference {reference.name}"
+            _("{id}: the stub is called {stub}, the reference {reference}").format(
+                id=exercise.id, stub=stub.name, reference=reference.name
+            )
         )
     mine, theirs = (_argument_names(node) for node in (stub, reference))
     if mine != theirs:
         raise AuthoringError(
-            f"{exercise.id}: the stub takes ({', '.join(mine)}), "
-            f"the reference ({', '.join(theirs)})"
+            _("{id}: the stub takes ({mine}), the reference ({theirs})").format(
+                id=exercise.id, mine=", ".join(mine), theirs=", ".join(theirs)
+            )
         )
 
 
@@ -123,7 +138,9 @@ def solution(exercise: Exercise, stub: Stub) -> str:
     *before, last = node.body
     returns = [inner for inner in ast.walk(node) if isinstance(inner, ast.Return)]
     if not isinstance(last, ast.Return) or last.value is None or len(returns) != 1:
-        raise AuthoringError(f"{exercise.id}: the reference must end in its only  return VALUE")
+        raise AuthoringError(
+            _("{id}: the reference must end in its only  return VALUE").format(id=exercise.id)
+        )
     if before and isinstance(before[0], ast.Expr) and isinstance(before[0].value, ast.Constant):
         before = before[1:]
     lines = source.splitlines()

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from course_language import _
+
 OLDEST_TORCH = (2, 10)  # the floor of pyproject.toml; a test compares
 
 CLICKS = {
@@ -29,10 +31,10 @@ def old_torch(version: str) -> str | None:
     if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) >= OLDEST_TORCH:
         return None
     oldest = ".".join(map(str, OLDEST_TORCH))
-    return (
-        f"This is PyTorch {version}, and the course needs {oldest} or newer: update it with  "
+    return _(
+        "This is PyTorch {version}, and the course needs {oldest} or newer: update it with  "
         "python -m pip install --upgrade torch  (in Colab and Kaggle, start a fresh runtime)."
-    )
+    ).format(version=version, oldest=oldest)
 
 
 def where() -> str:

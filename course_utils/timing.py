@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 import simgpu
-from course_language import punctuated, say, word
+from course_language import _
+from course_language.punctuation import punctuated
 from simgpu import profiles
 
 from .devices import abilities, synchronize
@@ -49,7 +50,7 @@ ONE_CALL = ("matmul", "add", "copy", "launch", "host_to_device")
 
 class _Kind(str):
     def __format__(self, spec: str) -> str:  # in an f-string, the lesson's word for it
-        return format(say(str(self)), spec)
+        return format(_(str(self)), spec)
 
 
 def kind_of(device: torch.device | str) -> str:
@@ -137,12 +138,20 @@ class Measurement:
 
     def __str__(self) -> str:
         low, high = (amount(end or 0, self.unit, self.quantity) for end in self.interval)
-        span = f"likely {low} to {high}" if self.likely else f"{low} to {high}"
+        span = (
+            _("likely {low} to {high}").format(low=low, high=high)
+            if self.likely
+            else _("{low} to {high}").format(low=low, high=high)
+        )
         spread = f" ({span}), n = {self.n}" if self.q1 is not None else ""
-        what = f"{self.label}{word(': ')}{self.written()}{spread}, "
+        what = f"{self.label}{_(': ')}{self.written()}{spread}, "
         if self.kind == "published":
-            return punctuated(what + f"{self.kind} in {self.source}")
-        return punctuated(what + f"{self.kind} on {self.device}")
+            return punctuated(
+                what + _("{kind} in {source}").format(kind=_(self.kind), source=self.source)
+            )
+        return punctuated(
+            what + _("{kind} on {device}").format(kind=_(self.kind), device=self.device)
+        )
 
     @property
     def likely(self) -> profiles.Spread | None:
@@ -214,7 +223,9 @@ def measure(
     """
     if not callable(fn):
         raise TypeError(
-            f"measure() wants a function it can call, such as lambda: a @ b; got {fn!r}"
+            _("measure() wants a function it can call, such as lambda: a @ b; got {fn!r}").format(
+                fn=fn
+            )
         )
     device = _place(fn) if device is None else torch.device(device)
 

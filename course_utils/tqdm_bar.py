@@ -7,7 +7,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from course_language import word
+from course_language import _
 
 from .this_machine import in_notebook
 
@@ -38,7 +38,7 @@ class bar(tqdm):
             super().display(msg, pos)
             return
         data = dict(self.format_dict)
-        data["prefix"] = data["prefix"] and data["prefix"].removesuffix(": ") + word(": ")
+        data["prefix"] = data["prefix"] and data["prefix"].removesuffix(": ") + _(": ")
         done, total = data["n"], data["total"]
         meter = f'<progress value="{done}" max="{total}" style="width:16em"></progress> '
         form = data["bar_format"] or (_LINE if total else None)

@@ -40,6 +40,7 @@ from . import clock as _clock
 from . import timeline as _timeline
 from .counters import Counters
 from .machine import MACHINE, Device, parse_memory
+from .messages import N_, _
 from .profiles import Profile, load
 
 __all__ = [
@@ -67,10 +68,10 @@ def unavailable_reason() -> str | None:
 
         from . import backend
     except (ImportError, AttributeError) as error:
-        return (
-            f"PyTorch {torch.__version__} lacks what the simulated device rests on ({error}); the course "
+        return _(
+            "PyTorch {version} lacks what the simulated device rests on ({error}); the course "
             "goes on without it."
-        )
+        ).format(version=torch.__version__, error=error)
     return backend.unavailable_reason()
 
 
@@ -234,7 +235,7 @@ def clock(device: torch.device | str | int | None = None) -> _clock.Clock:
     return MACHINE.device(device).clock
 
 
-def host_work(seconds: float, name: str = "host work") -> None:
+def host_work(seconds: float, name: str = N_("host work")) -> None:
     """Let the host be busy for so long on the virtual clock, with loading data for example.
 
     Raises

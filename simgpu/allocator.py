@@ -34,6 +34,8 @@ from typing import Any, NoReturn
 
 import torch
 
+from .messages import _
+
 MIB = 2**20
 ROUNDING = 512
 LARGEST_SMALL = MIB
@@ -616,7 +618,7 @@ def _segment_size(size: int) -> int:
 def format_size(nbytes: int) -> str:
     """Return a number of bytes as PyTorch's messages write it, such as ``"2.00 GiB"``."""
     if nbytes <= 1024:
-        return f"{nbytes} bytes"
+        return _("{nbytes} bytes").format(nbytes=nbytes)
     for unit in ("KiB", "MiB"):
         nbytes /= 1024
         if nbytes <= 1024:

@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_leaves
 
 from . import autocast, backward_errors, data_parallel, generator, kernels, serialize, storage
 from .machine import MACHINE
+from .messages import N_, _
 from .module import Event, SimModule, Stream
 from .tensor import SimTensor, is_pinned, mark_pinned, run
 
@@ -38,16 +39,16 @@ def unavailable_reason() -> str | None:
     if _failures:
         return _failures[0]
     if real := _accelerator_in_use():
-        return f"This process uses {real}. {ONE_KIND}"
+        return _("This process uses {real}. {one_kind}").format(real=real, one_kind=_(ONE_KIND))
     name = torch._C._get_privateuse1_backend_name()
     if name not in ("privateuseone", "sim"):
-        return (
-            f"This process already has a device {name!r} in the one place PyTorch keeps for others."
-        )
+        return _(
+            "This process already has a device {name!r} in the one place PyTorch keeps for others."
+        ).format(name=name)
     return None
 
 
-ONE_KIND = (
+ONE_KIND = N_(
     "PyTorch trains on one kind of accelerator in a process, so the simulated GPU stays out of it."
 )
 """See https://github.com/pytorch/pytorch/issues/161129: backward on the other kind fails an assertion."""
@@ -90,8 +91,10 @@ def register() -> None:
         _register()
     except (ImportError, AttributeError, TypeError, RuntimeError) as error:
         _failures.append(
-            f"PyTorch {torch.__version__} takes a device from Python in another way than this course "
-            f"knows ({error}); the course goes on without the simulated one."
+            _(
+                "PyTorch {version} takes a device from Python in another way than this course "
+                "knows ({error}); the course goes on without the simulated one."
+            ).format(version=torch.__version__, error=error)
         )
         raise RuntimeError(_failures[0]) from error
 

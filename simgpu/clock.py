@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .host import AHEAD, costs
+from .messages import N_, _
 from .profiles import Profile
 
 Direction = Literal["h2d", "d2h", "d2d", "p2p"]
@@ -78,7 +79,7 @@ class HostClock:
         self.now = 0.0
         self.listeners: list[Callable[[Span], None]] = []
 
-    def advance(self, seconds: float, name: str = "host work", kind: str = "work") -> None:
+    def advance(self, seconds: float, name: str = N_("host work"), kind: str = "work") -> None:
         """Let the host be busy for so long.
 
         Raises
@@ -91,9 +92,9 @@ class HostClock:
         start = self.now
         self.now = start + seconds
         if self.listeners:
-            self.emit(Span("host", name, start, self.now, kind))
+            self.emit(Span("host", _(name), start, self.now, kind))
 
-    def wait_until(self, time: float, name: str = "wait for the device") -> None:
+    def wait_until(self, time: float, name: str = N_("wait for the device")) -> None:
         """Let the host stand still until then; nothing happens where the time has passed."""
         if time > self.now:
             self.advance(time - self.now, name, "wait")
@@ -175,7 +176,7 @@ class Clock:
         """
         host, costs, queue = self._host, self.costs, self._queue
         if len(queue) == AHEAD and queue[0] > host.now:
-            host.wait_until(queue[0], "wait for room in the queue")
+            host.wait_until(queue[0], _("wait for room in the queue"))
         issued = host.now
         host.now = now = issued + dispatch + self.profile.launch
         streams, engines = self._streams, self._engines
@@ -224,7 +225,11 @@ class Clock:
         self._streams[stream] = self._engines[engine] = end
         if engine == "compute":
             self._busy += end - start
-        name = "copy on the device" if direction == "d2d" else f"copy {engine}"
+        name = (
+            _("copy on the device")
+            if direction == "d2d"
+            else _("copy {engine}").format(engine=engine)
+        )
         span = Span(self._lanes[engine], name, start, end, "copy", stream, nbytes)
         if len(self._streams) > 1:
             span.race = self._races(stream, end, blocks, writes)
@@ -234,7 +239,7 @@ class Clock:
         if direction in ("h2d", "d2h"):
             if not pinned:
                 host.wait_until(start)
-                host.advance(end - host.now, "carry the bytes", "copy")
+                host.advance(end - host.now, _("carry the bytes"), "copy")
             if blocking:
                 self.synchronize(stream)
         return span

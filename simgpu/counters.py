@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .clock import ENGINES
+from .messages import _
 
 
 @dataclass(frozen=True)
@@ -66,16 +67,27 @@ class Counters:
 
     def __str__(self) -> str:
         lines = [
-            f"host to device   {self.copies_to_device:>6,} copies {self.bytes_to_device:>14,} bytes",
-            f"device to host   {self.copies_to_host:>6,} copies {self.bytes_to_host:>14,} bytes",
-            f"kernels launched {self.launches:>6,}",
-            f"host waited      {self.synchronizations:>6,} times",
+            _("host to device   {copies_to_device:>6,} copies {bytes_to_device:>14,} bytes").format(
+                copies_to_device=self.copies_to_device, bytes_to_device=self.bytes_to_device
+            ),
+            _("device to host   {copies_to_host:>6,} copies {bytes_to_host:>14,} bytes").format(
+                copies_to_host=self.copies_to_host, bytes_to_host=self.bytes_to_host
+            ),
+            _("kernels launched {launches:>6,}").format(launches=self.launches),
+            _("host waited      {synchronizations:>6,} times").format(
+                synchronizations=self.synchronizations
+            ),
         ]
         between = self._bytes("p2p")
         if between:
-            lines.insert(2, f"between devices  {len(between):>6,} copies {sum(between):>14,} bytes")
+            lines.insert(
+                2,
+                _("between devices  {n_between:>6,} copies {sum_between:>14,} bytes").format(
+                    n_between=len(between), sum_between=sum(between)
+                ),
+            )
         if self.races:
-            lines.append(f"races            {self.races:>6,}")
+            lines.append(_("races            {races:>6,}").format(races=self.races))
         if self.unmodelled:
-            lines.append(f"cost only guessed{self.unmodelled:>6,}")
-        return "\n".join(["Counted on the simulated device:", *lines])
+            lines.append(_("cost only guessed{unmodelled:>6,}").format(unmodelled=self.unmodelled))
+        return "\n".join([_("Counted on the simulated device:"), *lines])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .clock import Span
+from .messages import N_, _
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,7 +93,7 @@ class Timeline:
         order = ("host", "host to device", "compute", "device to host", "device to device")
 
         def sort_key(lane: str) -> tuple[str, int]:
-            device, _, engine = lane.partition(" ")
+            device, __, engine = lane.partition(" ")
             return ("", 0) if lane == "host" else (device, order.index(engine))
 
         return sorted({span.lane for span in self.spans}, key=sort_key)
@@ -147,7 +148,7 @@ class Timeline:
             (name, lane, len(times), seconds(sum(times)), seconds(sum(times) / len(times)))
             for (lane, name), times in longest
         ]
-        head = ("Operation", "Where", "Calls", "Total, modelled", "Each")
+        head = (_("Operation"), _("Where"), _("Calls"), _("Total, modelled"), _("Each"))
         return Table(head, cells)
 
     def plot(self, title: str | None = None, until: float | None = None) -> Figure:
@@ -201,17 +202,17 @@ class Timeline:
                     )
         for span in self.races:
             x, y = (span.start - self.start) * scale, lanes.index(span.lane)
-            (marker,) = ax.plot(
-                x, y - 0.36, "v", color="#D55E00", label=word("race"), clip_on=False
-            )
+            (marker,) = ax.plot(x, y - 0.36, "v", color="#D55E00", label=_("race"), clip_on=False)
             legend += [marker] if span is self.races[0] else []
         ax.set_yticks(range(len(lanes)), map(_lane_title, lanes))
         ax.set_ylim(max(1, len(lanes)) - 0.5, -0.5)
         if length:
             ax.set_xlim(-0.02 * length * scale, 1.02 * length * scale)
-        ax.set_xlabel(f"modelled time ({unit})")
+        ax.set_xlabel(_("modelled time ({unit})").format(unit=unit))
         ax.grid(visible=False, axis="y")
-        ax.set_title(f"{title} (modelled)" if title else "Modelled timeline")
+        ax.set_title(
+            _("{title} (modelled)").format(title=title) if title else _("Modelled timeline")
+        )
         if self.spans:
             ax.legend(handles=legend, loc="upper left", bbox_to_anchor=(1, 1))
         return fig
@@ -219,12 +220,16 @@ class Timeline:
     def alt(self) -> str:
         """Return one sentence that says what the picture shows."""
         if not self.spans:
-            return "An empty modelled timeline."
+            return _("An empty modelled timeline.")
         parts = [
-            f"{_lane_title(lane)} is busy for {seconds(self.busy_seconds(lane))}"
+            _("{lane_title} is busy for {busy_seconds}").format(
+                lane_title=_lane_title(lane), busy_seconds=seconds(self.busy_seconds(lane))
+            )
             for lane in self.lanes
         ]
-        return f"Modelled timeline of {seconds(self.seconds)}: {', '.join(parts)}."
+        return _("Modelled timeline of {seconds}: {parts}.").format(
+            seconds=seconds(self.seconds), parts=", ".join(parts)
+        )
 
     def export(self, path: str | Path) -> Path:
         """Write a trace that https://ui.perfetto.dev and chrome://tracing open.
@@ -245,24 +250,19 @@ class Timeline:
         return path
 
 
-def word(text: str) -> str:
-    """Return the text; a translation takes its place."""
-    return text
-
-
 _LANES = {
-    "host": word("host"),
-    "compute": word("compute"),
-    "host to device": word("host to device"),
-    "device to host": word("device to host"),
-    "device to device": word("device to device"),
+    "host": N_("host"),
+    "compute": N_("compute"),
+    "host to device": N_("host to device"),
+    "device to host": N_("device to host"),
+    "device to device": N_("device to device"),
 }
 
 
 def _lane_title(lane: str) -> str:
     """Return a lane's name as it is read."""
-    device, _, engine = lane.rpartition(" ") if lane == "host" else lane.partition(" ")
-    return f"{device} {_LANES[engine]}".strip()
+    device, __, engine = lane.rpartition(" ") if lane == "host" else lane.partition(" ")
+    return f"{device} {_(_LANES[engine])}".strip()
 
 
 def _events(spans: Sequence[Span], lanes: Sequence[str]) -> list[dict[str, Any]]:

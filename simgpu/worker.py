@@ -28,6 +28,8 @@ import torch
 
 import simgpu
 
+from .messages import _
+
 _NO_REAL_DEVICES = dict.fromkeys(
     ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), ""
 )
@@ -109,7 +111,7 @@ def _notebook_cells() -> dict[str, Any]:
 
 def _worker() -> subprocess.Popen[bytes]:
     if not _workers or _workers[-1].poll() is not None:
-        print("A second process with the simulated GPU starts: some seconds, once.", flush=True)
+        print(_("A second process with the simulated GPU starts: some seconds, once."), flush=True)
         path = os.pathsep.join(filter(None, sys.path))
         started = subprocess.Popen(
             [sys.executable, "-m", "simgpu.worker"],

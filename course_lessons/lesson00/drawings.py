@@ -7,7 +7,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyArrowPatch, Polygon, Rectangle
 
-from course_language import say
+from course_language import _
 from course_utils.plots import GREEN, ORANGE, present
 
 
@@ -24,16 +24,16 @@ def five_doors(report: Any) -> None:
     """
     fig, ax = plt.subplots(figsize=(7.6, 2.7), layout="constrained")
     looks = {
-        "open": (GREEN, say("open")),
-        "shut": (ORANGE, say("shut")),
-        "unknown": ("#888888", "not reached"),
+        "open": (GREEN, _("open")),
+        "shut": (ORANGE, _("shut")),
+        "unknown": ("#888888", _("not reached")),
     }
-    *path, _ = report.doors
+    *path, __ = report.doors
     shut = next((i for i, d in enumerate(path) if d.state == "shut"), None)
     for i, door in enumerate(report.doors):
         x, (colour, word) = 1.6 * i + 1.3 + (1.7 if i == len(path) else 0), looks[door.state]
         if door.state == "unknown" and shut is None:
-            word = "not known"
+            word = _("not known")
         ax.add_patch(Rectangle((x, 0), 0.9, 1.8, facecolor="white", edgecolor="#444444"))
         if door.state == "open":
             ajar = [(x, 0), (x + 0.3, -0.18), (x + 0.3, 1.62), (x, 1.8)]
@@ -58,12 +58,19 @@ def five_doors(report: Any) -> None:
             (0.9, 0.9), (end, 0.9), arrowstyle="-|>", mutation_scale=16, color="#444444"
         )
     )
-    ax.text(0.8, 0.9, "your\ncode", ha="right", va="center")
-    ax.text(1.6 * len(path) + 1.5, 0.9, "a GPU's\nresult", ha="left", va="center")
+    ax.text(0.8, 0.9, _("your\ncode"), ha="right", va="center")
+    ax.text(1.6 * len(path) + 1.5, 0.9, _("a GPU's\nresult"), ha="left", va="center")
     ax.text(
-        1.6 * len(path) + 3.45, -0.85, "(for speed in bfloat16)", ha="center", va="top", fontsize=9
+        1.6 * len(path) + 3.45,
+        -0.85,
+        _("(for speed in bfloat16)"),
+        ha="center",
+        va="top",
+        fontsize=9,
     )
     ax.set(xlim=(0, 1.6 * len(report.doors) + 3.0), ylim=(-1.3, 2.7))
     ax.set_axis_off()
     states = ", ".join(f"{d.name} {looks[d.state][1]}" for d in report.doors)
-    present(fig, f"Five doors between your code and a GPU's result: {states}.")
+    present(
+        fig, _("Five doors between your code and a GPU's result: {states}.").format(states=states)
+    )

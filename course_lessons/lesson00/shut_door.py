@@ -1,5 +1,6 @@
 """Which door is shut?"""
 
+from course_language import _
 from course_utils.exercises import Exercise
 
 
@@ -19,16 +20,23 @@ _DIAGNOSES = {
 
 
 def _check_shut_door(answer, judge):
-    judge.is_a(answer, dict, "a dictionary such as {'A': 1, 'B': 1, 'C': 1, 'D': 1}")
+    judge.is_a(answer, dict, _("a dictionary such as {'A': 1, 'B': 1, 'C': 1, 'D': 1}"))
     if set(answer) != set(shut_door()):
-        judge.no(seen=f"the keys {list(answer)}", expected="the keys A, B, C and D")
+        judge.no(
+            seen=_("the keys {answer}").format(answer=list(answer)),
+            expected=_("the keys A, B, C and D"),
+        )
     for person, right in shut_door().items():
         door = answer[person]
         if door not in range(1, 6):
-            judge.no(seen=f"{person}: {door!r}", expected="a whole number from 1 to 5")
+            judge.no(seen=f"{person}: {door!r}", expected=_("a whole number from 1 to 5"))
         if door != right:
             diagnosis = _DIAGNOSES.get((person, door), "wrong-value")
-            judge.no(diagnosis, seen=f"{person}: door {door}", expected="another door")
+            judge.no(
+                diagnosis,
+                seen=_("{person}: door {door}").format(person=person, door=door),
+                expected=_("another door"),
+            )
 
 
 EXERCISE = Exercise(

@@ -2,6 +2,7 @@
 
 import operator
 
+from course_language import _
 from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -57,8 +58,10 @@ print(days * (minutes // 60))  # 0, because each day was rounded down
         _MISTAKES,
         draw=_draw,
         alike=operator.eq,
-        situation=lambda parameters, bits: f"{parameters:,} parameters of {bits} bits",
-        shown=lambda number: f"{number:,.11g} bytes",
+        situation=lambda parameters, bits: _("{parameters:,} parameters of {bits} bits").format(
+            parameters=parameters, bits=bits
+        ),
+        shown=lambda number: _("{number:,.11g} bytes").format(number=number),
     ),
     why="You'll do this sum often, because it tells you at once whether a network fits on a GPU. Seven "
     "billion parameters in 16 bits take 14 GB before anything is computed, and a free T4 has 16 GB.",

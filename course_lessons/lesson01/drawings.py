@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 from matplotlib.patches import Rectangle
 
+from course_language import _
 from course_lessons.shared.roofline import roofline  # noqa: F401  (a drawing of this lesson)
 from course_utils.evidence import published_gpus, recorded
 from course_utils.plots import BLUE, DASHES, GREEN, MARKERS, ORANGE, curves, present
@@ -24,22 +25,22 @@ def two_processors() -> None:
     fig, (chips, trips) = plt.subplots(
         1, 2, figsize=(8.6, 3.6), layout="constrained", width_ratios=(1.35, 1)
     )
-    for x, title in ((0, "CPU: a few strong cores"), (11, "GPU: thousands of simple ones")):
+    for x, title in ((0, _("CPU: a few strong cores")), (11, _("GPU: thousands of simple ones"))):
         chips.add_patch(Rectangle((x, 0), 10, 8, facecolor="white", edgecolor="#444444"))
         chips.text(x + 5, 9.1, title, ha="center", fontsize=10)
     for i in range(4):
         corner = (0.5 + 4.7 * (i % 2), 3.2 + 2.4 * (i // 2))
         chips.add_patch(Rectangle(corner, 4.3, 2.1, facecolor=BLUE, alpha=0.85))
         chips.text(
-            corner[0] + 2.15, corner[1] + 1.05, "core", color="white", ha="center", va="center"
+            corner[0] + 2.15, corner[1] + 1.05, _("core"), color="white", ha="center", va="center"
         )
     chips.add_patch(Rectangle((0.5, 0.4), 9, 2.3, facecolor="#bbbbbb"))
-    chips.text(5, 1.55, "cache, control", ha="center", va="center")
+    chips.text(5, 1.55, _("cache, control"), ha="center", va="center")
     for i in range(20 * 12):
         corner = (11.5 + 0.45 * (i % 20), 1.7 + 0.5 * (i // 20))
         chips.add_patch(Rectangle(corner, 0.33, 0.36, facecolor=ORANGE, alpha=0.85))
     chips.add_patch(Rectangle((11.5, 0.4), 9, 0.9, facecolor="#bbbbbb"))
-    for x, width, words in ((0, 4, "memory"), (11, 10, "memory, much faster")):
+    for x, width, words in ((0, 4, _("memory")), (11, 10, _("memory, much faster"))):
         chips.add_patch(
             Rectangle((x + 5 - width / 2, -2.6), width, 2.2, facecolor=GREEN, alpha=0.3)
         )
@@ -48,18 +49,23 @@ def two_processors() -> None:
     chips.set_axis_off()
 
     parcels = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000]
-    trips.plot(parcels, [0.2 * n for n in parcels], marker="o", label="one motorbike")
-    trips.plot(parcels, [3.0] * len(parcels), marker="s", label="one train")
+    trips.plot(parcels, [0.2 * n for n in parcels], marker="o", label=_("one motorbike"))
+    trips.plot(parcels, [3.0] * len(parcels), marker="s", label=_("one train"))
     trips.set(
-        xscale="log", yscale="log", xlabel="parcels", ylabel="hours until the last one is there"
+        xscale="log",
+        yscale="log",
+        xlabel=_("parcels"),
+        ylabel=_("hours until the last one is there"),
     )
     trips.legend()
-    trips.set_title("An illustration, not data", fontsize=10)
+    trips.set_title(_("An illustration, not data"), fontsize=10)
     present(
         fig,
-        "Left: a CPU chip with four large cores and a large cache, a GPU chip with hundreds of small "
-        "cores and a wider memory. Right: delivery time of a motorbike grows with the parcels, that of "
-        "a train is flat; the motorbike wins for few parcels, the train for many.",
+        _(
+            "Left: a CPU chip with four large cores and a large cache, a GPU chip with hundreds of small "
+            "cores and a wider memory. Right: delivery time of a motorbike grows with the parcels, that of "
+            "a train is flat; the motorbike wins for few parcels, the train for many."
+        ),
     )
 
 
@@ -67,24 +73,27 @@ def two_clocks() -> None:
     """Draw a host that launches a product and goes on, and two moments to read the clock."""
     fig, ax = plt.subplots(figsize=(7.6, 2.3), layout="constrained")
     for y, start, length, words, colour in (
-        (1, 0.6, 0.9, "launch", BLUE),
-        (1, 1.5, 6.3, "goes on with the program, or waits", "#bbbbbb"),
+        (1, 0.6, 0.9, _("launch"), BLUE),
+        (1, 1.5, 6.3, _("goes on with the program, or waits"), "#bbbbbb"),
         (0, 1.5, 6.3, "x @ y", ORANGE),
     ):
         ax.add_patch(Rectangle((start, y + 0.1), length, 0.6, facecolor=colour, alpha=0.85))
         ax.text(start + length / 2, y + 0.4, words, ha="center", va="center")
-    for x, words in ((0.6, "start"), (1.5, "naive"), (7.8, "synchronised")):
+    for x, words in ((0.6, _("start")), (1.5, _("naive")), (7.8, _("synchronised"))):
         ax.plot([x, x], [0, 2], color="#444444", linestyle="--", linewidth=1)
         ax.text(x, 2.05, words, ha="center")
-    for y, words in ((1, "host"), (0, "device")):
+    for y, words in ((1, _("host")), (0, _("device"))):
         ax.text(-0.1, y + 0.4, words, ha="right", va="center")
     ax.set(xlim=(-1, 9), ylim=(-0.1, 2.4))
     ax.set_axis_off()
-    ax.set_title("When is the clock read? (an illustration, not data)", fontsize=10)
+    ax.set_title(_("When is the clock read? (an illustration, not data)"), fontsize=10)
     present(
         fig,
-        "An illustration: the host launches a product and goes on. A clock read there is naive: the device "
-        "has only begun. After synchronising, the clock is read when the product is done.",
+        _(
+            "An illustration: the host launches a product and goes on. A clock read there is naive: "
+            "the device has only begun. After synchronising, the clock is read when the product is "
+            "done."
+        ),
     )
 
 
@@ -98,7 +107,13 @@ def peaks(flops: float, bytes_per_second: float) -> None:
     bytes_per_second
         The CPU's measured copy, in bytes read and written a second.
     """
-    head = ("Processor", "float32 TFLOP/s", "16-bit tensor TFLOP/s", "Memory GB/s", "Memory GB")
+    head = (
+        _("Processor"),
+        "float32 TFLOP/s",
+        _("16-bit tensor TFLOP/s"),
+        _("Memory GB/s"),
+        _("Memory GB"),
+    )
     rows = [(cpu_name(), f"{flops / 1e12:.3g}", "", f"{bytes_per_second / 1e9:.3g}", "")]
     rows += [
         (g.name, g.fp32_tflops, g.fp16_tensor_tflops, g.bandwidth_gb_s, g.memory_gb)
@@ -106,8 +121,8 @@ def peaks(flops: float, bytes_per_second: float) -> None:
     ]
     kinds = ["measured", *(["published"] * len(published_gpus()))]
     rows = [(*row, kind) for row, kind in zip(rows, kinds, strict=True)]
-    sources = "Published: " + "; ".join(g.source for g in published_gpus()) + "."
-    show_table((*head, "Kind"), rows, kinds, sources)
+    sources = _("Published: ") + "; ".join(g.source for g in published_gpus()) + "."
+    show_table((*head, _("Kind")), rows, kinds, sources)
 
 
 def race(sizes: Sequence[int], times: Mapping[str, Sequence[Measurement]]) -> None:
@@ -125,7 +140,7 @@ def race(sizes: Sequence[int], times: Mapping[str, Sequence[Measurement]]) -> No
     """
     fig, (left, right) = plt.subplots(1, 2, figsize=(9.2, 3.8), layout="constrained")
     drawn = {}
-    for device, (first, *_) in times.items():
+    for device, (first, *__) in times.items():
         name = first.machine if first.kind == "modelled" else device
         drawn[name, first.kind] = (list(sizes), [m.median for m in times[device]])
     drawn.update(_recorded_races(sizes))
@@ -134,21 +149,23 @@ def race(sizes: Sequence[int], times: Mapping[str, Sequence[Measurement]]) -> No
     cpu = dict(zip(*drawn["cpu", "measured"], strict=True))
     for i, ((name, kind), (x, y)) in enumerate(drawn.items()):
         look = {"color": f"C{i}", "marker": MARKERS[i % len(MARKERS)], "linestyle": DASHES[kind]}
-        left.plot(x, y, label=f"{name} ({kind})", **look)
+        left.plot(x, y, label=_("{name} ({kind})").format(name=name, kind=_(kind)), **look)
         if name != "cpu":
             gain = [cpu[size] / seconds for size, seconds in zip(x, y, strict=True)]
-            right.plot(x, gain, label=f"{name} ({kind})", **look)
-    for ax, label in ((left, "time of one product, s"), (right, "CPU time / device time")):
-        ax.set(xscale="log", yscale="log", xlabel="size n of an n × n product", ylabel=label)
+            right.plot(x, gain, label=_("{name} ({kind})").format(name=name, kind=_(kind)), **look)
+    for ax, label in ((left, _("time of one product, s")), (right, _("CPU time / device time"))):
+        ax.set(xscale="log", yscale="log", xlabel=_("size n of an n × n product"), ylabel=label)
         ax.set_xticks(list(sizes), [str(size) for size in sizes], rotation=45)
         ax.minorticks_off()
     right.axhline(1, color="#666666", linewidth=1)
     fig.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    names = ", ".join(f"{name} ({kind})" for name, kind in drawn)
+    names = ", ".join(_("{name} ({kind})").format(name=name, kind=_(kind)) for name, kind in drawn)
     present(
         fig,
-        f"Time of a matrix product against its size for {names}; "
-        "right, each device's speed-up over the CPU.",
+        _(
+            "Time of a matrix product against its size for {names}; "
+            "right, each device's speed-up over the CPU."
+        ).format(names=names),
     )
 
 
@@ -157,9 +174,11 @@ def overhead(counts: Sequence[int], calls: Sequence[Measurement]) -> None:
     name = f"x.add_(1), {calls[0].device}"
     curves(
         {name: (counts, [1e6 * call.median for call in calls])},
-        xlabel="numbers in x",
-        ylabel="time of one call, µs",
-        alt="Time of adding 1 to x against the length of x: flat for short x, rising for long x.",
+        xlabel=_("numbers in x"),
+        ylabel=_("time of one call, µs"),
+        alt=_(
+            "Time of adding 1 to x against the length of x: flat for short x, rising for long x."
+        ),
         log="xy",
         kinds={name: calls[0].kind},
     )
@@ -179,5 +198,7 @@ def _recorded_races(sizes: Sequence[int]) -> dict[tuple[str, str], tuple[list[in
 def _modelled_race(sizes: Sequence[int]) -> list[float]:
     """Return how long a T4 takes for each product, the host's way to its launch included."""
     t4 = load_profile("T4")
-    products = [Work(2 * n**3, 12 * n**2, "fp32", "product", (Product(1, n, n, n),)) for n in sizes]
+    products = [
+        Work(2 * n**3, 12 * n**2, "fp32", _("product"), (Product(1, n, n, n),)) for n in sizes
+    ]
     return [between_events(work_seconds(product, t4), t4, library=True) for product in products]

@@ -2,6 +2,7 @@
 
 import numbers
 
+from course_language import _
 from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference, near
@@ -33,13 +34,13 @@ def _draw(random):
 
 
 def _read(judge, got):
-    judge.is_a(got, (tuple, list), "a pair: seconds and 'compute' or 'memory'")
+    judge.is_a(got, (tuple, list), _("a pair: seconds and 'compute' or 'memory'"))
     if len(got) != 2:
-        judge.no(seen=got, expected="two things: seconds, and the limit's name")
+        judge.no(seen=got, expected=_("two things: seconds, and the limit's name"))
     if isinstance(got[0], str) and isinstance(got[1], numbers.Real):
-        judge.no(seen=got, expected="the seconds, then the limit's name")
+        judge.no(seen=got, expected=_("the seconds, then the limit's name"))
     if got[1] not in ("compute", "memory", None):
-        judge.no(seen=got[1], expected="'compute' or 'memory'")
+        judge.no(seen=got[1], expected=_("'compute' or 'memory'"))
     return judge.number(got[0]), got[1]
 
 

@@ -2,6 +2,7 @@
 
 import operator
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -41,17 +42,23 @@ def _draw(random):
 
 
 def _read(judge, got):
-    return got if got is None else judge.is_a(got, str, "a string such as 'cuda'")
+    return got if got is None else judge.is_a(got, str, _("a string such as 'cuda'"))
 
 
 def _shown(seen):
     got, absent = seen
-    return f"{got!r} after works({absent[0]!r})" if absent else repr(got)
+    return (
+        _("{got!r} after works({first_absent!r})").format(got=got, first_absent=absent[0])
+        if absent
+        else repr(got)
+    )
 
 
 def _situation(available, works):
-    fails = f", but {' and '.join(works.broken)} fails" if works.broken else ""
-    return f"available {available}{fails}"
+    fails = (
+        _(", but {broken} fails").format(broken=" and ".join(works.broken)) if works.broken else ""
+    )
+    return _("available {available}{fails}").format(available=available, fails=fails)
 
 
 def _otherwise(seen, _, available, works):

@@ -3,6 +3,7 @@
 import numbers
 import operator
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -55,15 +56,15 @@ _MISTAKES = {
 
 
 def _read(judge, got):
-    return got if got is None else judge.is_a(got, numbers.Integral, "one of the sizes")
+    return got if got is None else judge.is_a(got, numbers.Integral, _("one of the sizes"))
 
 
 def _situation(sizes, cpu, device, launch, bus):
     which = f"{sizes}" if len(sizes) < 5 else f"[{sizes[0]}, {sizes[1]}, …, {sizes[-1]}]"
-    return (
-        f"sizes {which}, CPU {cpu:.3g} FLOP/s, device {device:.3g} FLOP/s, "
-        f"launch {launch:.3g} s, bus {bus:.3g} B/s"
-    )
+    return _(
+        "sizes {which}, CPU {cpu:.3g} FLOP/s, device {device:.3g} FLOP/s, "
+        "launch {launch:.3g} s, bus {bus:.3g} B/s"
+    ).format(which=which, cpu=cpu, device=device, launch=launch, bus=bus)
 
 
 EXERCISE = Exercise(

@@ -2,6 +2,7 @@
 
 import statistics
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import ComparesToReference
@@ -122,7 +123,9 @@ print(statistics.median([3.0, 2.5, 9.0]))  # 3.0, one slow visit doesn't matter
         look=lambda seconds, launch, *_: (seconds, launch.__self__.launches),
         draw=_draw,
         situation=lambda launch, synchronize, clock, repeats: f"repeats={repeats}",
-        shown=lambda seen: f"{seen[0] * 1e3:.4g} ms, {seen[1]} launches",
+        shown=lambda seen: _("{first_seen:.4g} ms, {second_seen} launches").format(
+            first_seen=seen[0] * 1e3, second_seen=seen[1]
+        ),
     ),
     why="`measure()` does all this for you, and it times short work in blocks of several calls, so "
     "that Python can launch one call while the device works on the one before. Your timer finds "

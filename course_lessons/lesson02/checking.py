@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 import simgpu
+from course_language import _
 from course_utils.exercises import Judge
 from simgpu.counters import Counters
 
@@ -16,7 +17,9 @@ from simgpu.counters import Counters
 def second() -> torch.device:
     """Return a device other than the CPU: the simulated one, or ``meta`` where there is none."""
     if simgpu.unavailable_reason() is not None:
-        print("Judged without the simulated device: values on the CPU, places on the meta device.")
+        print(
+            _("Judged without the simulated device: values on the CPU, places on the meta device.")
+        )
         return torch.device("meta")
     return torch.device("sim:0") if simgpu.enabled() else simgpu.enable()
 
@@ -46,5 +49,9 @@ def run_once(
             if "device" not in str(error):
                 raise
             diagnosis = "wrong-value" if counted.copies_to_host else diagnosis
-            judge.no(diagnosis, seen=str(error), expected=f"a result on {x.device}")
-    return judge.is_a(got, torch.Tensor, "a tensor from forward()")
+            judge.no(
+                diagnosis,
+                seen=str(error),
+                expected=_("a result on {device}").format(device=x.device),
+            )
+    return judge.is_a(got, torch.Tensor, _("a tensor from forward()"))

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 import simgpu
-from course_language import say
+from course_language import _
 from course_utils.evidence import recorded
 from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, present
 from course_utils.timing import kind_of, seconds
@@ -24,14 +24,19 @@ def two_memories() -> None:
     """Draw the host's memory, the device's memory, and the bus between them."""
     fig, ax = plt.subplots(figsize=(7.6, 2.7), layout="constrained")
     for x, title, unit, colour in (
-        (0, "the host's memory: cpu", "CPU", BLUE),
-        (6.4, "the device's memory", "GPU", ORANGE),
+        (0, _("the host's memory: cpu"), "CPU", BLUE),
+        (6.4, _("the device's memory"), "GPU", ORANGE),
     ):
         ax.add_patch(Rectangle((x, 0), 3.6, 2.2, facecolor="white", edgecolor="#444444"))
         ax.text(x + 1.8, 2.45, title, ha="center")
         ax.add_patch(Rectangle((x + 0.2, 0.15), 3.2, 0.6, facecolor=colour, alpha=0.85))
         ax.text(
-            x + 1.8, 0.45, f"{unit}: computes with these", color="white", ha="center", va="center"
+            x + 1.8,
+            0.45,
+            _("{unit}: computes with these").format(unit=unit),
+            color="white",
+            ha="center",
+            va="center",
         )
     for x, name in ((0.5, "x"), (8.2, "y = x.to(device)")):
         ax.add_patch(Rectangle((x - 0.3, 1.15), 1.6, 0.7, facecolor=GREEN, alpha=0.3))
@@ -39,13 +44,15 @@ def two_memories() -> None:
     for y, ends, words in ((1.5, (3.8, 6.2), ".to(device)"), (0.6, (6.2, 3.8), ".cpu()")):
         ax.add_patch(FancyArrowPatch((ends[0], y), (ends[1], y), **_ARROW))
         ax.text(5, y + 0.2, words, ha="center", family="monospace", fontsize=9)
-    ax.text(5, 0.15, "the bus: slow", ha="center", fontsize=8, color="#555555")
+    ax.text(5, 0.15, _("the bus: slow"), ha="center", fontsize=8, color="#555555")
     ax.set(xlim=(-0.1, 10.1), ylim=(-0.1, 2.8))
     ax.set_axis_off()
     present(
         fig,
-        "Two memories joined by a bus. x lies in the host's memory, where the CPU computes; .to(device) "
-        "makes a copy y in the device's memory, where the GPU computes; .cpu() copies back.",
+        _(
+            "Two memories joined by a bus. x lies in the host's memory, where the CPU computes; .to(device) "
+            "makes a copy y in the device's memory, where the GPU computes; .cpu() copies back."
+        ),
     )
 
 
@@ -53,13 +60,13 @@ def what_moves() -> None:
     """Draw what a module's ``.to`` finds, and what it passes by."""
     rows = (
         ("nn.Parameter", "self.weight = nn.Parameter(...)", "yes", "yes", "yes"),
-        ("buffer", "self.mean = nn.Buffer(...)", "yes", "yes", "no"),
-        ("module, ModuleList", "self.layers = nn.ModuleList(...)", "yes", "yes", "yes"),
-        ("plain tensor", "self.scale = torch.ones(3)", "no", "no", "no"),
-        ("list, dict of modules", "self.layers = [nn.Linear(...)]", "no", "no", "no"),
+        (_("buffer"), "self.mean = nn.Buffer(...)", "yes", "yes", _("no")),
+        (_("module, ModuleList"), "self.layers = nn.ModuleList(...)", "yes", "yes", "yes"),
+        (_("plain tensor"), "self.scale = torch.ones(3)", _("no"), _("no"), _("no")),
+        (_("list, dict of modules"), "self.layers = [nn.Linear(...)]", _("no"), _("no"), _("no")),
     )
     fig, ax = plt.subplots(figsize=(7.8, 2.7), layout="constrained")
-    for column, words in zip((5.6, 6.6, 7.6), ("moved", "saved", "trained"), strict=True):
+    for column, words in zip((5.6, 6.6, 7.6), (_("moved"), _("saved"), _("trained")), strict=True):
         ax.text(column, 5.4, words, ha="center")
     for y, (what, code, *marks) in zip(range(4, -1, -1), rows, strict=True):
         ax.text(0, y + 0.5, what, va="center")
@@ -68,13 +75,15 @@ def what_moves() -> None:
             colour = GREEN if mark == "yes" else ORANGE
             box = Rectangle((column - 0.45, y + 0.08), 0.9, 0.84, facecolor=colour, alpha=0.85)
             ax.add_patch(box)
-            ax.text(column, y + 0.5, say(mark), ha="center", va="center", color="white")
+            ax.text(column, y + 0.5, _(mark), ha="center", va="center", color="white")
     ax.set(xlim=(-0.1, 8.2), ylim=(-0.1, 5.8))
     ax.set_axis_off()
     present(
         fig,
-        "Parameters and the modules in a ModuleList are moved, saved and trained; buffers are moved and "
-        "saved; plain tensors, and modules in a list or dict, are none of these.",
+        _(
+            "Parameters and the modules in a ModuleList are moved, saved and trained; buffers are moved and "
+            "saved; plain tensors, and modules in a list or dict, are none of these."
+        ),
     )
 
 
@@ -82,31 +91,33 @@ def pinned_route() -> None:
     """Draw the way to the device from pageable and from pinned memory."""
     fig, ax = plt.subplots(figsize=(7.8, 2.6), layout="constrained")
     boxes = (
-        (0.0, 1.5, 2.2, "pageable tensor", BLUE, 0.3),
-        (3.9, 1.5, 2.2, "driver's pinned\nbuffer", "#888888", 0.3),
-        (0.0, 0.0, 2.2, "pinned tensor", GREEN, 0.3),
-        (8.2, 0.0, 1.8, "tensor on\nthe device", ORANGE, 0.3),
+        (0.0, 1.5, 2.2, _("pageable tensor"), BLUE, 0.3),
+        (3.9, 1.5, 2.2, _("driver's pinned\nbuffer"), "#888888", 0.3),
+        (0.0, 0.0, 2.2, _("pinned tensor"), GREEN, 0.3),
+        (8.2, 0.0, 1.8, _("tensor on\nthe device"), ORANGE, 0.3),
     )
     for x, y, width, words, colour, alpha in boxes:
         height = 2.5 if x > 8 else 1.0
         ax.add_patch(Rectangle((x, y), width, height, facecolor=colour, alpha=alpha))
         ax.text(x + width / 2, y + height / 2, words, ha="center", va="center")
     for start, end, y, words in (
-        (2.3, 3.8, 2.0, "the CPU\ncopies"),
-        (6.2, 8.1, 2.0, "the GPU\nfetches"),
-        (2.3, 8.1, 0.5, "the GPU fetches; the CPU is free"),
+        (2.3, 3.8, 2.0, _("the CPU\ncopies")),
+        (6.2, 8.1, 2.0, _("the GPU\nfetches")),
+        (2.3, 8.1, 0.5, _("the GPU fetches; the CPU is free")),
     ):
         ax.add_patch(FancyArrowPatch((start, y), (end, y), **_ARROW))
         ax.text((start + end) / 2, y + 0.1, words, ha="center", va="bottom", fontsize=9)
     ax.axvline(7.75, color="#888888", linestyle=":", linewidth=1)
-    ax.text(7.65, 2.75, "host", ha="right", fontsize=9, color="#555555")
-    ax.text(7.85, 2.75, "device", ha="left", fontsize=9, color="#555555")
+    ax.text(7.65, 2.75, _("host"), ha="right", fontsize=9, color="#555555")
+    ax.text(7.85, 2.75, _("device"), ha="left", fontsize=9, color="#555555")
     ax.set(xlim=(-0.1, 10.1), ylim=(-0.1, 3.0))
     ax.set_axis_off()
     present(
         fig,
-        "From a pageable tensor the CPU first copies into the driver's pinned buffer, and the GPU "
-        "fetches from there. From a pinned tensor the GPU fetches directly and the CPU is free.",
+        _(
+            "From a pageable tensor the CPU first copies into the driver's pinned buffer, and the GPU "
+            "fetches from there. From a pinned tensor the GPU fetches directly and the CPU is free."
+        ),
     )
 
 
@@ -136,7 +147,9 @@ def transfer_chart(
     kind = kind_of(device)
     if not any(trials for ways in times.values() for trials in ways.values()):
         print(
-            f"No chart: nothing leaves the host here. {simgpu.unavailable_reason() or ''}".strip()
+            _("No chart: nothing leaves the host here. {unavailable_reason}")
+            .format(unavailable_reason=simgpu.unavailable_reason() or "")
+            .strip()
         )
         return
     machine = torch.get_device_module(device).get_device_name(device)
@@ -154,11 +167,18 @@ def transfer_chart(
     )
     ways = list(next(iter(times.values())))
     texts = [
-        _panel(ax, ways, rows, f"{megabytes} MiB to {machine} ({say(str(kind))})")
+        _panel(
+            ax,
+            ways,
+            rows,
+            _("{megabytes} MiB to {machine} ({kind})").format(
+                megabytes=megabytes, machine=machine, kind=_(str(kind))
+            ),
+        )
         for ax, (machine, kind, rows) in zip(axes.flat, panels, strict=True)
     ]
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    present(fig, f"Time of a copy. {' '.join(texts)}")
+    present(fig, _("Time of a copy. {texts}").format(texts=" ".join(texts)))
 
 
 def _recorded_copies(megabytes: int) -> dict[str, list[list[tuple[float, float, float]]]]:
@@ -212,7 +232,7 @@ def _panel(
             for way, label in zip(ways, labels, strict=True)
         ]
     ax.set_xticks(range(len(ways)), list(ways))
-    ax.set_ylabel("host's time, ms\n(median and quartiles)")
+    ax.set_ylabel(_("host's time, ms\n(median and quartiles)"))
     ax.set_title(title)
     ax.margins(y=0.15)
     ax.grid(axis="x", visible=False)
@@ -222,8 +242,10 @@ def _panel(
 def first_and_last(lines: Mapping[str, Timeline]) -> None:
     """Print the modelled time of each timeline, and draw the first and the last to one scale."""
     for title, line in lines.items():
-        print(f"{title:40} {seconds(line.seconds)} (modelled)")
-    first, *_, last = lines
+        print(
+            _("{title:40} {seconds} (modelled)").format(title=title, seconds=seconds(line.seconds))
+        )
+    first, *__, last = lines
     for title in (first, last):
         present(lines[title].plot(title, until=lines[first].seconds), lines[title].alt())
 
@@ -232,6 +254,6 @@ def all_lines(lines: Mapping[str, Timeline]) -> None:
     """Draw timelines to one scale, each with its modelled time and its races."""
     longest = max(line.seconds for line in lines.values())
     for title, line in lines.items():
-        races = f", {len(line.races)} races" if line.races else ""
+        races = _(", {n_races} races").format(n_races=len(line.races)) if line.races else ""
         words = f"{title}: {seconds(line.seconds)}{races}"
         present(line.plot(words, until=longest), f"{words}. {line.alt()}")

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from torch import nn
 
 import simgpu
+from course_language import _
 from course_lessons.lesson02.transfers import pin
 from course_lessons.shared.explorer import Explorer, box
 from course_utils.timing import seconds
@@ -65,24 +66,33 @@ def overlap() -> None:
 
     def draw(**switches: bool) -> tuple[Figure, str]:
         line = loop(**switches)
-        figure = line.plot(f"Four batches: {seconds(line.seconds)}", until=1.05 * until)
+        figure = line.plot(
+            _("Four batches: {seconds}").format(seconds=seconds(line.seconds)), until=1.05 * until
+        )
         figure.set_layout_engine("none")  # to lay it out anew takes longer than to draw it
         figure.axes[0].set_position((0.24, 0.17, 0.52, 0.72))
         return figure, line.alt()
 
     Explorer(
-        question="Which one switch, alone, shortens the four steps most?",
-        guesses=("pinned memory", "non_blocking", "reading only at the end", "a second stream"),
+        question=_("Which one switch, alone, shortens the four steps most?"),
+        guesses=(
+            _("pinned memory"),
+            "non_blocking",
+            _("reading only at the end"),
+            _("a second stream"),
+        ),
         controls={
-            "pinned": box("pinned memory"),
+            "pinned": box(_("pinned memory")),
             "non_blocking": box("non_blocking=True"),
-            "read_each": box("read the loss at each step", ticked=True),
-            "second_stream": box("a second stream for the copies"),
+            "read_each": box(_("read the loss at each step"), ticked=True),
+            "second_stream": box(_("a second stream for the copies")),
         },
         draw=draw,
-        found="Pinned memory: it takes one of two copies away. Reading only at the end, which comes second, "
-        "lets the host run ahead. A second stream alone shortens nothing: it needs a host that does not "
-        "wait, and then copies lie beside the computing. "
-        f"All four together: {seconds(best)} instead of {seconds(until)} (modelled).",
+        found=_(
+            "Pinned memory: it takes one of two copies away. Reading only at the end, which comes second, "
+            "lets the host run ahead. A second stream alone shortens nothing: it needs a host that does not "
+            "wait, and then copies lie beside the computing. "
+            "All four together: {best} instead of {until} (modelled)."
+        ).format(best=seconds(best), until=seconds(until)),
         telling={"pinned": 1, "non_blocking": 1, "read_each": 0, "second_stream": 1},
     ).show()

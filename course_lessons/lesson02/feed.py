@@ -10,6 +10,7 @@ from unittest import mock
 import torch
 
 import simgpu
+from course_language import _
 from simgpu.counters import Counters
 
 _LONG, _SHORT = 7e-4, 1e-4
@@ -44,7 +45,7 @@ class Feed:
         self.loaded_before, self.read_before = [], []
         for i, tensor in enumerate(self.tensors):
             if self.simulated:
-                simgpu.host_work(_SHORT if i % 2 else _LONG, "load the next batch")
+                simgpu.host_work(_SHORT if i % 2 else _LONG, _("load the next batch"))
             self.loaded += 1
             yield tensor
 

@@ -3,6 +3,7 @@
 import torch
 
 import simgpu
+from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import nearly
 
@@ -25,26 +26,43 @@ def _waiting(batches, step, device):
 def _check_mean_loss(answer, judge):
     device = second() if simgpu.unavailable_reason() is None else torch.device("cpu")
     if device.type == "cpu":
-        print("Judged without the simulated device: only the value, not the time.")
+        print(_("Judged without the simulated device: only the value, not the time."))
     for n in (5, 8, 6):
         feed = Feed(n, device)
-        usual, _ = feed.run(_waiting)
+        usual, __ = feed.run(_waiting)
         spent, value = feed.run(answer)
         if isinstance(value, torch.Tensor):
-            judge.no(seen=f"a tensor on {value.device}", expected="a Python number")
+            judge.no(
+                seen=_("a tensor on {device}").format(device=value.device),
+                expected=_("a Python number"),
+            )
         value = judge.number(value)
-        judge.expect("calls of step", len(feed.read_before), n)
+        judge.expect(_("calls of step"), len(feed.read_before), n)
         counted = feed.counted
         early = any(c.code == "d2h" and c.non_blocking for c in counted.copies)
         if early and not counted.synchronizations:
-            judge.no(seen="a non_blocking copy to the host, read without waiting for it")
-        judge.expect("mean loss", value, 2 * sum(feed.values) / n, alike=nearly(1e-5, 1e-6))
+            judge.no(seen=_("a non_blocking copy to the host, read without waiting for it"))
+        judge.expect(_("mean loss"), value, 2 * sum(feed.values) / n, alike=nearly(1e-5, 1e-6))
         if counted.races:
-            judge.no("race", seen=f"{counted.races} operations used what was still on its way")
+            judge.no(
+                "race",
+                seen=_("{races} operations used what was still on its way").format(
+                    races=counted.races
+                ),
+            )
         if feed.overwritten:
-            judge.no(seen=f"{feed.overwritten} copies into a batch still in use")
+            judge.no(
+                seen=_("{overwritten} copies into a batch still in use").format(
+                    overwritten=feed.overwritten
+                )
+            )
         if feed.let_go:
-            judge.no("let-go", seen=f"{feed.let_go} batches dropped while their step was under way")
+            judge.no(
+                "let-go",
+                seen=_("{let_go} batches dropped while their step was under way").format(
+                    let_go=feed.let_go
+                ),
+            )
         if spent > 0.75 * usual:
             large = [c for c in counted.copies if c.code == "h2d" and c.bytes > 999]
             diagnosis = "wrong-value"
@@ -56,9 +74,10 @@ def _check_mean_loss(answer, judge):
                 diagnosis = "loads-first"
             judge.no(
                 diagnosis,
-                seen=f"{n} batches in {1e3 * spent:.2f} ms (modelled)",
-                expected=f"at most {1e3 * 0.75 * usual:.2f} ms; "
-                f"the loop that waits takes {1e3 * usual:.2f} ms",
+                seen=_("{n} batches in {spent:.2f} ms (modelled)").format(n=n, spent=1e3 * spent),
+                expected=_(
+                    "at most {usual:.2f} ms; the loop that waits takes {usual2:.2f} ms"
+                ).format(usual=1e3 * 0.75 * usual, usual2=1e3 * usual),
             )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves
 
+from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 
@@ -67,7 +68,9 @@ def _check_move(answer, judge):
             got = answer(batch, target)
         except Raised as raised:
             if isinstance(raised.error, RecursionError) and isinstance(batch, Sample):
-                judge.no("strings", seen=f"RecursionError: {raised.error}")  # it holds a string
+                judge.no(
+                    "strings", seen=_("RecursionError: {error}").format(error=raised.error)
+                )  # it holds a string
             raise
         if got is None:
             judge.is_a(got, object, f"a {type(batch).__name__}")
@@ -76,30 +79,53 @@ def _check_move(answer, judge):
 
 def _compare(got, given, device, depth, judge):
     kind = type(given).__name__
-    deep = f"{depth} deep in another container" if depth else "as it was given"
+    deep = (
+        _("{depth} deep in another container").format(depth=depth)
+        if depth
+        else _("as it was given")
+    )
     if isinstance(given, torch.Tensor):
         if not isinstance(got, torch.Tensor):
-            judge.no(seen=f"a {type(got).__name__}: {got}", expected="a tensor")
+            judge.no(
+                seen=_("a {type}: {got}").format(type=type(got).__name__, got=got),
+                expected=_("a tensor"),
+            )
         if got.device != device:
             diagnosis = "wrong-value"
             if got.device.type == given.device.type == "cpu":
                 diagnosis = "one-level" if depth > 1 else "stays"
-            judge.no(diagnosis, seen=f"a tensor on {got.device}, {deep}", expected=f"on {device}")
+            judge.no(
+                diagnosis,
+                seen=_("a tensor on {device}, {deep}").format(device=got.device, deep=deep),
+                expected=_("on {device}").format(device=device),
+            )
         if not equal(got, given.cpu()):
             judge.no(seen=got.cpu(), expected=given.cpu())
     elif not isinstance(given, (dict, list, tuple)):
         if got is not given:
             diagnosis = "strings" if isinstance(given, str) else "wrong-value"
-            judge.no(diagnosis, seen=f"{got!r}", expected=f"{given!r}, the same object")
+            judge.no(
+                diagnosis,
+                seen=f"{got!r}",
+                expected=_("{given!r}, the same object").format(given=given),
+            )
     elif got is given and any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(given)):
         diagnosis = "one-level" if depth else "not-entered"
-        judge.no(diagnosis, seen=f"the {kind} itself, {deep}", expected=f"its tensors on {device}")
+        judge.no(
+            diagnosis,
+            seen=_("the {kind} itself, {deep}").format(kind=_(kind), deep=deep),
+            expected=_("its tensors on {device}").format(device=device),
+        )
     elif type(got) is not type(given):
         diagnosis = "namedtuple" if isinstance(given, Sample) else "wrong-value"
-        judge.no(diagnosis, seen=f"a {type(got).__name__}: {got}", expected=f"a {kind}")
+        judge.no(
+            diagnosis,
+            seen=_("a {type}: {got}").format(type=type(got).__name__, got=got),
+            expected=_("a {kind}").format(kind=_(kind)),
+        )
     else:
         is_dict = isinstance(given, dict)
-        name = "keys" if is_dict else f"length of a {kind}"
+        name = _("keys") if is_dict else _("length of a {kind}").format(kind=_(kind))
         judge.expect(name, *(list(value) if is_dict else len(value) for value in (got, given)))
         for key in given if is_dict else range(len(given)):
             _compare(got[key], given[key], device, depth + 1, judge)

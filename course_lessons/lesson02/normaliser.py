@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import nearly
 
@@ -36,30 +37,39 @@ def _cases():
 def _check_normaliser(answer, judge):
     device = second()
     for mean, std, images in _cases():
-        module = judge.is_a(answer(mean, std), nn.Module, "a module")
+        module = judge.is_a(answer(mean, std), nn.Module, _("a module"))
         right = normaliser(mean, std)(images)
         before = images.clone()
         got = run_once(module, images, "made-there", judge)
         if not equal(images, before):
-            judge.no(seen="other images after forward", expected="the same images")
+            judge.no(seen=_("other images after forward"), expected=_("the same images"))
         if not nearly(1e-4, 1e-5)(got, right):
             judge.no(seen=got, expected=right)
         if trained := [name for name, p in module.named_parameters() if p.requires_grad]:
-            judge.no("trained", seen=f"parameters: {trained}", expected="none that is trained")
+            judge.no(
+                "trained",
+                seen=_("parameters: {trained}").format(trained=trained),
+                expected=_("none that is trained"),
+            )
         used = _numbers_used(module, images, right)
         module, images = module.to(device), images.to(device)
         with count_copies() as counted:
             got = run_once(module, images, "stays", judge)
         if got.device != device:
-            judge.no(seen=f"a result on {got.device}", expected=f"a result on {device}")
+            judge.no(
+                seen=_("a result on {device}").format(device=got.device),
+                expected=_("a result on {device}").format(device=device),
+            )
         if not equal(got, right):
             judge.no(seen=got.cpu(), expected=right)
         if counted.copies_to_device:
-            seen = f"{counted.bytes_to_device} bytes sent to the device by forward"
-            judge.no("moves-by-hand", seen=seen, expected="none")
+            seen = _("{bytes_to_device} bytes sent to the device by forward").format(
+                bytes_to_device=counted.bytes_to_device
+            )
+            judge.no("moves-by-hand", seen=seen, expected=_("none"))
         constants = 2 * len(mean)
         if used < constants:
-            seen = f"{used} numbers in buffers that the result depends on"
+            seen = _("{used} numbers in buffers that the result depends on").format(used=used)
             judge.no(seen=seen, expected=f"{constants}")
         if sum(value.numel() for value in module.state_dict().values()) < constants:
             judge.no("not-saved", seen=f"state_dict(): {list(module.state_dict())}")

@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from course_language import say, spoken
+from course_language import N_, _
 from course_utils.exercises import Exercise
 
 
@@ -16,9 +16,9 @@ def one_step_bytes():
 
 _PARAMETERS, _IMAGES, _LABELS = 4 * 79_510, 64 * 784, 64 * 8
 _TRAVELLERS = {
-    spoken("the model"): {"": _PARAMETERS, "no-model": 0},
-    spoken("the images"): {"": _IMAGES, "floats": 4 * _IMAGES},
-    spoken("the labels"): {"": _LABELS, "short-labels": _LABELS // 2},
+    N_("the model"): {"": _PARAMETERS, "no-model": 0},
+    N_("the images"): {"": _IMAGES, "floats": 4 * _IMAGES},
+    N_("the labels"): {"": _LABELS, "short-labels": _LABELS // 2},
 }
 """What travels to the device: its bytes, and those of a learner who takes it for something else."""
 
@@ -26,24 +26,27 @@ _BACK = {0: "nothing-back", _PARAMETERS: "gradients-back", _PARAMETERS + 4: "gra
 
 
 def _check_one_step_bytes(answer, judge):
-    answer = judge.listed(answer, "a pair: bytes to the device, bytes to the host")
+    answer = judge.listed(answer, _("a pair: bytes to the device, bytes to the host"))
     if len(answer) != 2:
-        judge.no(seen=answer, expected="two numbers")
+        judge.no(seen=answer, expected=_("two numbers"))
     sent, returned = map(judge.number, answer)
     for sizes in product(*(sizes.items() for sizes in _TRAVELLERS.values())):
         faults = [fault for fault, _ in sizes if fault]
         if faults and sum(size for _, size in sizes) == sent:
             known = zip(_TRAVELLERS, sizes, strict=True)
-            whole = ", ".join(say(name) for name, (fault, _) in known if not fault)
+            whole = ", ".join(_(name) for name, (fault, __) in known if not fault)
             judge.no(
                 faults[0],
-                seen=f"{sent:,.0f} bytes to the device"
-                + (f"; right in it: {whole}" if whole else ""),
+                seen=_("{sent:,.0f} bytes to the device").format(sent=sent)
+                + (_("; right in it: {whole}").format(whole=whole) if whole else ""),
             )
     if sent != one_step_bytes()[0]:
-        judge.no(seen=f"{sent:,.0f} bytes to the device")
+        judge.no(seen=_("{sent:,.0f} bytes to the device").format(sent=sent))
     if returned != 4:
-        judge.no(_BACK.get(returned, "wrong-value"), seen=f"{returned:,.0f} bytes to the host")
+        judge.no(
+            _BACK.get(returned, "wrong-value"),
+            seen=_("{returned:,.0f} bytes to the host").format(returned=returned),
+        )
 
 
 EXERCISE = Exercise(

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course_language import _
 from course_utils.exercises import Exercise
 
 from .checking import equal, run_once, second
@@ -29,19 +30,19 @@ def _check_tower(answer, judge):
     device = second()
     torch.manual_seed(3)
     for sizes in ([5, 4, 3], [7, 2], [6, 5, 4, 3], [4, 4, 4, 4]):
-        module = judge.is_a(answer(list(sizes)), nn.Module, "a module")
+        module = judge.is_a(answer(list(sizes)), nn.Module, _("a module"))
         parameters, x = list(module.parameters()), torch.randn(8, sizes[0])
         if parameters and parameters[0].device.type != "cpu":
-            seen = f"layers on {parameters[0].device}"
-            judge.no("born-there", seen=seen, expected="layers on cpu")
+            seen = _("layers on {device}").format(device=parameters[0].device)
+            judge.no("born-there", seen=seen, expected=_("layers on cpu"))
         got = run_once(module, x, "born-there", judge)
         if not equal(module(x), got):
-            judge.no("random", seen="two results for one batch", expected="one")
+            judge.no("random", seen=_("two results for one batch"), expected=_("one"))
         shapes = sorted(shape for a, b in pairwise(sizes) for shape in ((b, a), (b,)))
         found = sorted(tuple(p.shape) for p in parameters)
         if found != shapes:
             diagnosis = _diagnose_hidden_layers(module, x, device)
-            judge.expect(f"sizes {sizes}: shapes", found, shapes, diagnosis)
+            judge.expect(_("sizes {sizes}: shapes").format(sizes=sizes), found, shapes, diagnosis)
         if len(set(sizes)) == len(sizes):  # no two layers of one shape
             right = _expected_output(module, sizes, x)
             if not equal(got, right):
@@ -49,7 +50,9 @@ def _check_tower(answer, judge):
                 judge.no(diagnosis, seen=got[0].detach(), expected=right[0])
         on_device = run_once(module.to(device), x.to(device), "hidden", judge)
         if on_device.device != device or not equal(on_device, got):
-            judge.no(seen=f"after `.to(device)` a result on {on_device.device}")
+            judge.no(
+                seen=_("after `.to(device)` a result on {device}").format(device=on_device.device)
+            )
 
 
 def _expected_output(module, sizes, x):

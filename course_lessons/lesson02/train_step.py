@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference, nearly
@@ -75,32 +76,37 @@ _STEPS = ComparesToReference(
     {name: _on_cpu(mistake) for name, mistake in MISTAKES.items()},
     look=_look,
     alike=nearly(1e-4, 1e-4),
-    situation=lambda model, optimizer, images, *_: f"a batch of {len(images)}",
+    situation=lambda model, optimizer, images, *__: _("a batch of {n_images}").format(
+        n_images=len(images)
+    ),
 )
 
 
 def _check_train_step(answer, judge):
-    model, optimizer, *_, device = _cases()[0]
+    model, optimizer, *__, device = _cases()[0]
     for n in (5, 16):
         images, labels = torch.randn(n, 6), torch.arange(n) % 3
         right = copy.deepcopy(model).cpu()(images).detach().numpy()
         with count_copies() as counted:
             got = answer(model, optimizer, images, labels, device)
-        judge.is_a(got, np.ndarray, "a NumPy array")
+        judge.is_a(got, np.ndarray, _("a NumPy array"))
         model_device = next(model.parameters()).device
-        judge.expect("device of the model", str(model_device), str(device), "stays")
+        judge.expect(_("device of the model"), str(model_device), str(device), "stays")
         early = any(c.code == "d2h" and c.non_blocking for c in counted.copies)
         if early and not (got.shape == right.shape and np.allclose(got, right, atol=1e-3)):
-            judge.no("too-early", seen="a copy to the host that is not waited for")
+            judge.no("too-early", seen=_("a copy to the host that is not waited for"))
     _STEPS(answer, judge)
     # In the second step the model was on the device already.
     sent, batch = counted.bytes_to_device, images.nbytes + labels.nbytes
     if counted.bytes_to_host >= 2 * got.nbytes:
-        judge.no(seen=f"{counted.bytes_to_host} bytes to the host", expected=f"{got.nbytes} bytes")
+        judge.no(
+            seen=_("{bytes_to_host} bytes to the host").format(bytes_to_host=counted.bytes_to_host),
+            expected=_("{nbytes} bytes").format(nbytes=got.nbytes),
+        )
     if sent > batch:
         diagnosis = "loss-on-host" if sent == images.nbytes + got.nbytes else "wrong-value"
-        seen = f"{sent} bytes to the device in the second step"
-        judge.no(diagnosis, seen=seen, expected=f"{batch} bytes")
+        seen = _("{sent} bytes to the device in the second step").format(sent=sent)
+        judge.no(diagnosis, seen=seen, expected=_("{batch} bytes").format(batch=batch))
 
 
 EXERCISE = Exercise(

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference, nearly
@@ -52,12 +53,12 @@ _WEIGHTS = ComparesToReference(
 
 def _loss(answer, counts, device, judge):
     """Return an answer's loss, refused unless its weights are on the device, in float32."""
-    loss = judge.is_a(answer(counts, device), nn.CrossEntropyLoss, "an nn.CrossEntropyLoss")
+    loss = judge.is_a(answer(counts, device), nn.CrossEntropyLoss, _("an nn.CrossEntropyLoss"))
     if loss.weight is None:
         judge.no(seen="weight: None")
-    judge.expect("device of the weight", str(loss.weight.device), str(device), "stays")
+    judge.expect(_("device of the weight"), str(loss.weight.device), str(device), "stays")
     if loss.weight.is_floating_point() and loss.weight.dtype != torch.float32:
-        judge.no(seen=f"weights of {loss.weight.dtype}", expected="float32")
+        judge.no(seen=_("weights of {dtype}").format(dtype=loss.weight.dtype), expected="float32")
     return loss
 
 
@@ -69,7 +70,7 @@ def _check_weighted_loss(answer, judge):
         loss = _loss(answer, counts, target, judge)
         judge.expect("reduction", loss.reduction, "mean", "reduction")
         if loss.label_smoothing:
-            judge.no(seen=f"label_smoothing={loss.label_smoothing}", expected="none")
+            judge.no(seen=f"label_smoothing={loss.label_smoothing}", expected=_("none"))
         logits, labels = torch.randn(7, len(counts)), torch.arange(7) % len(counts)
         expected = F.cross_entropy(logits, labels, _weights(counts))
         applied = partial(loss, target=labels.to(target))
@@ -77,7 +78,7 @@ def _check_weighted_loss(answer, judge):
         if not equal(value, expected):
             judge.no(seen=value.cpu(), expected=expected)
         if target.type != "meta" and loss.to(cpu).weight.device != cpu:
-            judge.no("stays", seen="a weight that .to() does not move")
+            judge.no("stays", seen=_("a weight that .to() does not move"))
 
 
 EXERCISE = Exercise(

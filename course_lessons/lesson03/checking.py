@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from course_language import _, ngettext
 from course_lessons.shared.checking import Batches
 from course_utils.exercises import Judge
 from course_utils.exercises.forms import ComparesToReference, nearly
@@ -60,17 +61,23 @@ def weights_after(reference: Any, case: Any, n: int, known_mistakes: Any) -> Com
 
     def shown(value: Any) -> str:
         steps, weights, rate, in_eval = value
-        mode = f", {in_eval} batches in eval mode" if in_eval else ""
-        return f"{steps} step{'s' * (steps != 1)}, a weight {float(weights[0][0, 0]):.5f}, lr {rate:g}{mode}"
+        mode = _(", {in_eval} batches in eval mode").format(in_eval=in_eval) if in_eval else ""
+        return ngettext(
+            "{steps} step, a weight {first_weight:.5f}, lr {rate:g}{mode}",
+            "{steps} steps, a weight {first_weight:.5f}, lr {rate:g}{mode}",
+            steps,
+        ).format(steps=steps, first_weight=float(weights[0][0, 0]), rate=rate, mode=mode)
 
     return over(reference, case, n, known_mistakes, look=look, shown=shown)
 
 
-def _situation(_: object, batches: Batches, *more: Any) -> str:
+def _situation(__: object, batches: Batches, *more: Any) -> str:
     k = f", k = {more[1]}" if len(more) > 1 else ""
-    return f"batches of {', '.join(str(len(y)) for _, y in batches)}{k}"
+    return _("batches of {batches}{k}").format(
+        batches=", ".join(str(len(y)) for _, y in batches), k=k
+    )
 
 
 def python_float(judge: Judge, got: object) -> float:
     """Return a Python float, or a number of NumPy's; refuse the rest."""
-    return float(judge.is_a(got, (float, np.floating), "a Python float"))
+    return float(judge.is_a(got, (float, np.floating), _("a Python float")))

@@ -11,7 +11,9 @@ from unittest import mock
 
 import torch
 
-GONE = "no file"
+from course_language import _
+
+GONE = _("no file")
 _SYNCS = [call for call in ("fsync", "fdatasync", "sync") if hasattr(os, call)]
 _SYNC_FLAGS = getattr(os, "O_SYNC", 0) | getattr(os, "O_DSYNC", 0)
 
@@ -27,7 +29,7 @@ class Bomb:
         self.watch = watch
 
     def __reduce__(self) -> Any:
-        self.watch.kill("simulated: the process was killed while it wrote the checkpoint")
+        self.watch.kill(_("simulated: the process was killed while it wrote the checkpoint"))
 
 
 class Watch:
@@ -93,7 +95,7 @@ class Watch:
         if source != target:
             self.renames.append((source, value))
         if self.crash:
-            self.kill("simulated: the process was killed before the rename")
+            self.kill(_("simulated: the process was killed before the rename"))
         self._replace(src, dst, **kwargs)
 
     @contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import matplotlib.pyplot as plt
 import torch
 
+from course_language import _
 from course_utils.plots import BLUE, ORANGE, log_ticks, present
 from course_utils.timing import Measurement, seconds
 
@@ -25,7 +26,10 @@ def loading_times(measurements: Sequence[Measurement]) -> None:
         One a row, from top to bottom.
     """
     fig, ax = plt.subplots(figsize=(7.2, 0.65 * len(measurements) + 1), layout="constrained")
-    names = [f"{m.label}\n({m.kind} on {m.device})" for m in measurements]
+    names = [
+        _("{label}\n({kind} on {device})").format(label=m.label, kind=_(m.kind), device=m.device)
+        for m in measurements
+    ]
     for i, m in enumerate(measurements):
         look = _LOOKS["modelled" if m.kind == "modelled" else "measured"]
         spread = [[1e3 * (m.median - m.q1)], [1e3 * (m.q3 - m.median)]]
@@ -36,16 +40,21 @@ def loading_times(measurements: Sequence[Measurement]) -> None:
     shortest, longest = min(1e3 * m.q1 for m in measurements), max(1e3 * m.q3 for m in measurements)
     medians, scale = [m.median for m in measurements], ""
     if max(medians) > 10 * min(medians):
-        scale = "logarithmic scale, "
+        scale = _("logarithmic scale, ")
         ax.set(xscale="log", xlim=(shortest / 4, longest * (longest / shortest) ** 0.25))
         log_ticks(ax.xaxis)
     else:
         ax.set_xlim(0, 1.25 * longest)
-    ax.set_xlabel(f"time, ms ({scale}median and quartiles)")
+    ax.set_xlabel(_("time, ms ({scale}median and quartiles)").format(scale=scale))
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
-    each = ", ".join(f"{m.label} {seconds(m.median)} ({m.kind})" for m in measurements)
-    present(fig, f"Times as dots: {each}.")
+    each = ", ".join(
+        _("{label} {median} ({kind})").format(
+            label=m.label, median=seconds(m.median), kind=_(m.kind)
+        )
+        for m in measurements
+    )
+    present(fig, _("Times as dots: {each}.").format(each=each))
 
 
 def first_digits(images: torch.Tensor, labels: torch.Tensor) -> None:
@@ -61,4 +70,4 @@ def first_digits(images: torch.Tensor, labels: torch.Tensor) -> None:
         ax.imshow(image.numpy(), cmap="gray_r")
         ax.set_title(str(label), loc="center")
         ax.set_axis_off()
-    present(fig, "Sixteen handwritten digits, each with its label.")
+    present(fig, _("Sixteen handwritten digits, each with its label."))

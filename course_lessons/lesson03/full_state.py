@@ -7,6 +7,7 @@ import random
 import torch
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.checking import made_batches, through_file
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import same
@@ -58,22 +59,28 @@ def _check_full_state(answer, judge):
     for key in ("torch_rng", "python_rng", "model", "optimizer", "scheduler"):
         if not same(complete[key], after[key]):
             diagnosis = "moved-generator" if key.endswith("rng") else "changed-input"
-            judge.no(diagnosis, seen=f'"{key}" is another than before', expected="as it was")
+            judge.no(
+                diagnosis,
+                seen=_('"{key}" is another than before').format(key=key),
+                expected=_("as it was"),
+            )
     if not run.model.training:
-        judge.no("changed-input", seen="the model in eval mode", expected="still in train mode")
-    judge.is_a(got, dict, "a dict")
+        judge.no(
+            "changed-input", seen=_("the model in eval mode"), expected=_("still in train mode")
+        )
+    judge.is_a(got, dict, _("a dict"))
     judge.expect("keys", sorted(map(str, got)), sorted(complete))
     for key, value in got.items():
         if callable(value) and not isinstance(value, torch.nn.Module):
             seen = f'"{key}": {type(value).__name__}'
-            judge.no("not-called", seen=seen, expected="what it returns")
+            judge.no("not-called", seen=seen, expected=_("what it returns"))
         if key.endswith("rng") and isinstance(value, (int, float)):
-            judge.no("a-seed", seen=f'"{key}": {value!r}', expected="the state of a generator")
+            judge.no("a-seed", seen=f'"{key}": {value!r}', expected=_("the state of a generator"))
     try:
         got = through_file(got)
     except (pickle.PicklingError, pickle.UnpicklingError, RuntimeError, AttributeError, TypeError):
-        seen = "`torch.load(..., weights_only=True)` refuses what was saved"
-        expected = "tensors, numbers, strings, and lists, tuples and dicts of them"
+        seen = _("`torch.load(..., weights_only=True)` refuses what was saved")
+        expected = _("tensors, numbers, strings, and lists, tuples and dicts of them")
         judge.no("not-plain", seen=seen, expected=expected)
     run.train(6)
     parameters = {name for name, _ in run.model.named_parameters()}
@@ -83,7 +90,7 @@ def _check_full_state(answer, judge):
             judge.no(
                 "no-buffers" if bare else "wrong-value",
                 seen=f'"{key}": {difference}',
-                expected="after the restart, the weights of the uninterrupted run, bit for bit",
+                expected=_("after the restart, the weights of the uninterrupted run, bit for bit"),
             )
 
 
@@ -96,10 +103,14 @@ def _resume(state, expected):
         torch.set_rng_state(state["torch_rng"])
         random.setstate(state["python_rng"])
     except (RuntimeError, TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
-        return f"it cannot be loaded ({type(error).__name__})"
+        return _("it cannot be loaded ({type})").format(type=type(error).__name__)
     run.train(6)
     difference = float((run.weights() - expected).abs().max())
-    return f"the resumed run is off by up to {difference:.2g}" if difference else ""
+    return (
+        _("the resumed run is off by up to {difference:.2g}").format(difference=difference)
+        if difference
+        else ""
+    )
 
 
 EXERCISE = Exercise(

@@ -4,6 +4,7 @@ import random
 
 import torch
 
+from course_language import _
 from course_utils.exercises import Exercise
 
 
@@ -27,15 +28,32 @@ def _check_index_batches(answer, judge):
         whole = _index_lists(got, judge)
         order = [i for batch in whole for i in batch]
         sizes = [size] * (n // size) + [n % size] * (n % size > 0)
-        judge.expect(f"{case}, start = 0: batches of", [len(batch) for batch in whole], sizes)
-        judge.expect(f"{case}, start = 0: the indices, sorted", sorted(order), list(range(n)))
+        judge.expect(
+            _("{case}, start = 0: batches of").format(case=case),
+            [len(batch) for batch in whole],
+            sizes,
+        )
+        judge.expect(
+            _("{case}, start = 0: the indices, sorted").format(case=case),
+            sorted(order),
+            list(range(n)),
+        )
         ascending = all(batch == sorted(batch) for batch in whole)
         if ascending or order == sorted(order, reverse=True):
-            judge.no(seen=f"{case}, start = 0: {whole[:2]}", expected="a random order")
+            judge.no(
+                seen=_("{case}, start = 0: {whole}").format(case=case, whole=whole[:2]),
+                expected=_("a random order"),
+            )
         if batches(n, size, seed, 0, 0) != whole:
-            judge.no("not-repeatable", seen=f"{case}: another order at the second call")
+            judge.no(
+                "not-repeatable",
+                seen=_("{case}: another order at the second call").format(case=case),
+            )
         if batches(n, size, seed, 1, 0) == whole:
-            judge.no("same-each-epoch", seen=f"{case}: epochs 0 and 1 in the same order")
+            judge.no(
+                "same-each-epoch",
+                seen=_("{case}: epochs 0 and 1 in the same order").format(case=case),
+            )
         for start in range(1, len(whole) + 1):
             rest = batches(n, size, seed, 0, start)
             diagnosis = "wrong-value"
@@ -43,19 +61,24 @@ def _check_index_batches(answer, judge):
                 diagnosis = "start-in-indices"
             elif start < len(whole) and not any(batch in whole for batch in rest):
                 diagnosis = "not-the-rest"
-            judge.expect(f"{case}, start = {start}", rest, whole[start:], diagnosis)
+            judge.expect(
+                _("{case}, start = {start}").format(case=case, start=start),
+                rest,
+                whole[start:],
+                diagnosis,
+            )
         if batches(n, size, 7, 0, 0) != batches(n, size, 3, 4, 0):
             judge.no(
-                seen="seed 3, epoch 4: another order than seed 7, epoch 0",
-                expected="the same order, because seed + epoch is the same",
+                seen=_("seed 3, epoch 4: another order than seed 7, epoch 0"),
+                expected=_("the same order, because seed + epoch is the same"),
             )
 
 
 def _index_lists(got, judge):
-    judge.is_a(got, (list, tuple), "a list of index tensors")
+    judge.is_a(got, (list, tuple), _("a list of index tensors"))
     for batch in got:
         if not isinstance(batch, torch.Tensor) or batch.dtype != torch.int64 or batch.ndim != 1:
-            judge.no(seen=batch, expected="1-D int64 tensors")
+            judge.no(seen=batch, expected=_("1-D int64 tensors"))
     return [batch.tolist() for batch in got]
 
 

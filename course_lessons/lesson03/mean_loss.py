@@ -5,6 +5,7 @@ import copy
 import torch
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
@@ -49,15 +50,15 @@ def _snapshot(model):
     *body, head = model
     return [
         ("mode-left", "model.training", model.training),
-        ("wrong-value", "training, of each layer", [part.training for part in model.modules()]),
+        ("wrong-value", _("training, of each layer"), [part.training for part in model.modules()]),
         ("wrong-value", "weights and statistics", copy.deepcopy(model.state_dict())),
         ("gradients-off", "torch.is_grad_enabled()", torch.is_grad_enabled()),
         (
             "gradients-off",
-            "requires_grad of all but the last layer",
+            _("requires_grad of all but the last layer"),
             [p.requires_grad for part in body for p in part.parameters()],
         ),
-        ("wrong-value", "requires_grad of the last layer", head.weight.requires_grad),
+        ("wrong-value", _("requires_grad of the last layer"), head.weight.requires_grad),
         ("wrong-value", "gradients", copy.deepcopy([p.grad for p in body[0].parameters()])),
     ]
 
@@ -75,10 +76,12 @@ def _check_mean_loss(answer, judge):
         model.register_forward_hook(lambda m, i, out, seen=graphs: seen.append(out.requires_grad))
         answer(model, batches)
         if any(modes):
-            judge.no("train-mode", seen="forward passes in train mode", expected="eval mode")
+            judge.no("train-mode", seen=_("forward passes in train mode"), expected=_("eval mode"))
         if any(graphs):
-            judge.no("builds-graph", seen="outputs that require a gradient", expected="no graph")
-        for (diagnosis, name, old), (*_, new) in zip(before, _snapshot(model), strict=True):
+            judge.no(
+                "builds-graph", seen=_("outputs that require a gradient"), expected=_("no graph")
+            )
+        for (diagnosis, name, old), (*__, new) in zip(before, _snapshot(model), strict=True):
             judge.expect(name, new, old, diagnosis)
     _MEAN(answer, judge)
 

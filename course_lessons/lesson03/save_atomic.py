@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from course_language import word
+from course_language import _
 from course_utils.exercises import Exercise
 
 from .disk import GONE, Bomb, Watch, saved, value_in
@@ -27,35 +27,35 @@ def _check_save_atomic(answer, judge):
         path = Path(folder).resolve() / "last.pt"
         with Watch(path).watching():
             answer(saved(1), path)
-        _expect_value(judge, path, 1, "after the first save")
-        judge.expect("after the first save", torch.load(path, weights_only=True), saved(1))
+        _expect_value(judge, path, 1, _("after the first save"))
+        judge.expect(_("after the first save"), torch.load(path, weights_only=True), saved(1))
 
         with Watch(path).watching() as watch:
             answer(saved(2), path)
-        _expect_value(judge, path, 2, "after the second save")
+        _expect_value(judge, path, 2, _("after the second save"))
         _judge_disk(watch, path, judge)
         _judge_left(path, judge, "wrong-value")
 
         watch = Watch(path)
         with suppress(Exception):  # whatever the simulated crash turns into, the disk is judged
             raw({**saved(3), "bomb": Bomb(watch)}, path)
-        expected = "the checkpoint from before, whole"
+        expected = _("the checkpoint from before, whole")
         if value_in(path) != 2:
-            seen = "killed while writing: the checkpoint from before is gone"
+            seen = _("killed while writing: the checkpoint from before is gone")
             judge.no("overwrites", seen=seen, expected=expected)
         watch.undo()
         with Watch(path, crash=True).watching() as watch, suppress(Exception):
             raw(saved(4), path)
         if value_in(path) != 2:
-            seen = "killed just before the rename: no checkpoint is left"
+            seen = _("killed just before the rename: no checkpoint is left")
             judge.no("gap", seen=seen, expected=expected)
         watch.undo()
         try:
             answer(saved(5), path)
         except Exception as error:
-            error.case = ((word("Case"), "the next save after a crash"),)
+            error.case = ((_("Case"), _("the next save after a crash")),)
             raise
-        _expect_value(judge, path, 5, "at the next save after a crash")
+        _expect_value(judge, path, 5, _("at the next save after a crash"))
         _judge_left(path, judge)
         with Watch(path).watching():
             answer(saved(6), path)
@@ -64,36 +64,49 @@ def _check_save_atomic(answer, judge):
 
 def _judge_left(path, judge, diagnosis="leftovers"):
     if left := sorted(p.name for p in path.parent.iterdir() if p != path):
-        judge.no(diagnosis, seen=f"files left: {', '.join(left)}", expected="only last.pt")
+        judge.no(
+            diagnosis,
+            seen=_("files left: {left}").format(left=", ".join(left)),
+            expected=_("only last.pt"),
+        )
 
 
 def _judge_disk(watch, path, judge):
     """Judge the second save by its renames and by what stood in the folder at each fsync."""
     if not watch.renames:
-        judge.no(seen="no rename", expected="a second file, renamed when it is whole")
+        judge.no(seen=_("no rename"), expected=_("a second file, renamed when it is whole"))
     for source, value in watch.renames:
         if source == path:
-            judge.no(seen="last.pt was moved away", expected="last.pt, until it is replaced")
+            judge.no(seen=_("last.pt was moved away"), expected=_("last.pt, until it is replaced"))
         if value is GONE:
-            seen = "last.pt was gone before the rename"
-            judge.no("gap", seen=seen, expected="last.pt, until then")
+            seen = _("last.pt was gone before the rename")
+            judge.no("gap", seen=seen, expected=_("last.pt, until then"))
         if value != 1:
-            judge.no("overwrites", seen="last.pt was changed first", expected="a second file first")
+            judge.no(
+                "overwrites", seen=_("last.pt was changed first"), expected=_("a second file first")
+            )
         if source.parent != path.parent:
-            judge.no("other-folder", seen="no second file beside last.pt", expected="one beside it")
+            judge.no(
+                "other-folder", seen=_("no second file beside last.pt"), expected=_("one beside it")
+            )
     if not watch.synced:
-        judge.no("no-fsync", seen="no os.fsync before the rename", expected="os.fsync")
+        judge.no("no-fsync", seen=_("no os.fsync before the rename"), expected="os.fsync")
     if not any(2 in values.values() for values in watch.synced):
-        seen = f"at {watch.sync_call} no new file was complete"
-        judge.no(seen=seen, expected=f"{watch.sync_call} on a new file that loads")
+        seen = _("at {sync_call} no new file was complete").format(sync_call=watch.sync_call)
+        judge.no(
+            seen=seen,
+            expected=_("{sync_call} on a new file that loads").format(sync_call=watch.sync_call),
+        )
 
 
 def _expect_value(judge, path, value, when):
     got = value_in(path)
     if got != value:
-        missing = "a file without the state that was given" if path.exists() else "no file"
-        seen = missing if got is None else f"the state of save {got}"
-        judge.no(seen=f"{when}: {seen}", expected=f"the state of save {value}")
+        missing = _("a file without the state that was given") if path.exists() else _("no file")
+        seen = missing if got is None else _("the state of save {got}").format(got=got)
+        judge.no(
+            seen=f"{when}: {seen}", expected=_("the state of save {value}").format(value=value)
+        )
 
 
 EXERCISE = Exercise(

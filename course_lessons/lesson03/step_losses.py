@@ -4,6 +4,7 @@ import torch
 from torch.nn import functional as F
 
 import simgpu
+from course_language import _
 from course_lessons.shared.checking import keeps, made_batches
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
@@ -46,8 +47,8 @@ _WEIGHTS = weights_after(step_losses, _case, len(_SIZES), _LEARNS)
 
 
 def _read(judge, got):
-    judge.is_a(got, (list, tuple), "a list of Python floats")
-    return [judge.is_a(value, float, "a Python float") for value in got]
+    judge.is_a(got, (list, tuple), _("a list of Python floats"))
+    return [judge.is_a(value, float, _("a Python float")) for value in got]
 
 
 _LOSSES = over(step_losses, _case, len(_SIZES), _GIVES, read=_read)
@@ -72,8 +73,10 @@ def _check_step_losses(answer, judge):
             diagnosis = "reads-at-the-end"
         judge.no(
             diagnosis,
-            seen=f"{count} reads for {len(batches)} batches",
-            expected="one read, however many batches there are",
+            seen=_("{count} reads for {n_batches} batches").format(
+                count=count, n_batches=len(batches)
+            ),
+            expected=_("one read, however many batches there are"),
         )
 
 

@@ -2,6 +2,7 @@
 
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
@@ -61,10 +62,14 @@ def _check_train_accumulated(answer, judge):
         graphs = _Graphs(model)
         answer(model, batches, optimizer, k)
         if graphs.largest > largest:
-            seen = f"a batch of {graphs.largest} went through the model"
-            judge.no(seen=seen, expected=f"at most {largest} at a time")
+            seen = _("a batch of {largest} went through the model").format(largest=graphs.largest)
+            judge.no(seen=seen, expected=_("at most {largest} at a time").format(largest=largest))
         if graphs.most > 1:
-            judge.no("all-graphs", seen=f"{graphs.most} graphs at once", expected="one at a time")
+            judge.no(
+                "all-graphs",
+                seen=_("{most} graphs at once").format(most=graphs.most),
+                expected=_("one at a time"),
+            )
     _WEIGHTS(answer, judge)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from course_language import _
+
 _BEFORE = """
 import os
 import random
@@ -65,6 +67,6 @@ def kill_at(process: subprocess.Popen[str], words: str) -> None:
         print(line, end="")
         if words in line:
             process.kill()
-            print(f"killed: exit code {process.wait()}")
+            print(_("killed: exit code {wait}").format(wait=process.wait()))
             break
     process.stdout.close()

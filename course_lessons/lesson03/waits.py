@@ -8,6 +8,7 @@ from types import CodeType
 import torch
 
 import simgpu
+from course_language import _
 from simgpu import worker
 
 
@@ -25,7 +26,7 @@ def waits(line: str, device: torch.device) -> str:
         The lesson's device.
     """
     if device.type != "cuda":
-        return "not known here" if worker.unavailable_reason() else _simulated(line)
+        return _("not known here") if worker.unavailable_reason() else _simulated(line)
     code, names = _prepared(line, device)
     eval(code, names)  # what is done once, such as loading a kernel, is done
     before = torch.cuda.get_sync_debug_mode()
@@ -53,4 +54,10 @@ def _prepared(line: str, device: torch.device) -> tuple[CodeType, dict[str, obje
 
 
 def _times(count: int) -> str:
-    return "runs on" if not count else "waits" if count == 1 else f"waits {count} times"
+    return (
+        _("runs on")
+        if not count
+        else _("waits")
+        if count == 1
+        else _("waits {count} times").format(count=count)
+    )

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import torch
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 
@@ -45,21 +46,27 @@ def _two_steps(step, judge=None):
 
 def _judge_order(run, sizes, judge):
     if max(run.sizes) > max(sizes):
-        seen = f"a batch of {max(run.sizes)} went through the model"
-        judge.no(seen=seen, expected=f"at most {max(sizes)} at a time")
+        seen = _("a batch of {max_sizes} went through the model").format(max_sizes=max(run.sizes))
+        judge.no(
+            seen=seen, expected=_("at most {max_sizes} at a time").format(max_sizes=max(sizes))
+        )
     if run.log.count("update") > 1:
-        judge.no("updates", seen=f"{run.log.count('update')} updates", expected="one update")
+        judge.no(
+            "updates",
+            seen=_("{count} updates").format(count=run.log.count("update")),
+            expected=_("one update"),
+        )
     passes = [call for call in run.log if call in ("forward", "backward")]
     if ("forward", "forward") in pairwise(passes):
-        judge.no(seen=", ".join(passes), expected="a backward pass after each forward pass")
+        judge.no(seen=", ".join(passes), expected=_("a backward pass after each forward pass"))
     if "held" in run.log:
-        seen = "the activations of the micro-batch before, at a forward pass"
-        judge.no("graph-kept", seen=seen, expected="memory that backward() has freed")
+        seen = _("the activations of the micro-batch before, at a forward pass")
+        judge.no("graph-kept", seen=seen, expected=_("memory that backward() has freed"))
 
 
 def _situation(dtype, sizes, overflow):
-    words = f"{dtype}, micro-batches of {', '.join(map(str, sizes))}"
-    return f"{words}, one of which overflows" if overflow else words
+    words = _("{dtype}, micro-batches of {str}").format(dtype=dtype, str=", ".join(map(str, sizes)))
+    return _("{words}, one of which overflows").format(words=words) if overflow else words
 
 
 _ZERO, _BACKWARD = "optimizer.zero_grad()", "scaler.scale(loss).backward()"

@@ -2,6 +2,7 @@
 
 import torch
 
+from course_language import _
 from course_utils.exercises import Exercise
 
 from ..shared.checking import made_batches
@@ -33,11 +34,11 @@ def _five_steps(step, judge=None):
                 if "get_scale" in run.log and run.scaler.is_enabled():
                     run.waits.append("get_scale")
                 if run.waits:
-                    judge.no("waits", seen=f"{run.waits[0]}()", expected="no call that waits")
+                    judge.no("waits", seen=f"{run.waits[0]}()", expected=_("no call that waits"))
                 judge_scaler(run, judge)
-                judge.is_a(got, torch.Tensor, "a tensor")
+                judge.is_a(got, torch.Tensor, _("a tensor"))
                 if got.requires_grad:
-                    judge.no(seen=repr(got), expected="the loss without its graph")
+                    judge.no(seen=repr(got), expected=_("the loss without its graph"))
                 if got.dtype not in (torch.float32, torch.float64):
                     judge.no(seen=got.dtype, expected=torch.float32)
             steps.append(run.step_made(got.item()))

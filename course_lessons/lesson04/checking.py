@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from course_language import _
 from course_utils.exercises import Judge
 from course_utils.exercises.forms import ComparesToReference, as_tuple
 
@@ -43,27 +44,35 @@ def judge_precision(run: Run, dtype: torch.dtype, judge: Judge) -> None:
     """Refuse a run that did not compute in the asked dtype, with float32 weights."""
     others = (run.weight_dtypes | {p.dtype for p in run.model.parameters()}) - {torch.float32}
     if others:
-        judge.no("half-model", seen=f"weights in {others.pop()}", expected="float32")
+        judge.no(
+            "half-model",
+            seen=_("weights in {others}").format(others=others.pop()),
+            expected="float32",
+        )
     others = [name for name in run.autocast_for if name != "cpu"]
     if others or (run.autocast_for and not run.device_read):
         name = (others or run.autocast_for)[0]
-        seen = f"autocast for {name!r}, and no look at where the data is"
-        judge.no("named-device", seen=seen, expected="autocast for the device of the data")
+        seen = _("autocast for {name!r}, and no look at where the data is").format(name=name)
+        judge.no("named-device", seen=seen, expected=_("autocast for the device of the data"))
     if run.outputs != {dtype}:
         dtypes = ", ".join(sorted(map(str, run.outputs))) or "nothing"
-        judge.no(seen=f"{dtypes} out of the linear layers", expected=str(dtype))
+        judge.no(
+            seen=_("{dtypes} out of the linear layers").format(dtypes=dtypes), expected=str(dtype)
+        )
     if run.low_loss:
-        judge.no(seen="the loss outside autocast", expected="inside")
+        judge.no(seen=_("the loss outside autocast"), expected=_("inside"))
     if run.low_backward:
-        judge.no(seen="backward() inside autocast", expected="after it")
+        judge.no(seen=_("backward() inside autocast"), expected=_("after it"))
 
 
 def judge_scaler(run: Run, judge: Judge) -> None:
     """Refuse a run that passed a scaler by that is enabled."""
     if run.own_scalers:
-        judge.no(seen="a scaler made by the answer", expected="the one that is given")
+        judge.no(seen=_("a scaler made by the answer"), expected=_("the one that is given"))
     if run.log.count("made step") > 1:
-        judge.no(seen=f"{run.log.count('made step')} steps", expected="one step")
+        judge.no(
+            seen=_("{count} steps").format(count=run.log.count("made step")), expected=_("one step")
+        )
     if run.scaler.is_enabled() and "bare step" in run.log:
         used = not {"scale", "unscale", "step", "update"}.isdisjoint(run.log)
         looked = "unscale" in run.log or "get_scale" in run.log
@@ -71,9 +80,9 @@ def judge_scaler(run: Run, judge: Judge) -> None:
         if not looked or "step" in run.log or "blind step" in run.log:
             diagnosis = "wrong-value" if used else "no-scaler"
             diagnosis = "steps-anyway" if looked and "blind step" in run.log else diagnosis
-            judge.no(diagnosis, seen="optimizer.step() by itself", expected="by the scaler")
+            judge.no(diagnosis, seen=_("optimizer.step() by itself"), expected=_("by the scaler"))
     if run.scaler.refusal:
-        judge.no(seen=run.scaler.refusal, expected="calls in their order")
+        judge.no(seen=run.scaler.refusal, expected=_("calls in their order"))
 
 
 def _same_steps(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> bool:
@@ -92,9 +101,15 @@ def _same_steps(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) 
 
 def _last_step(steps: Sequence[Mapping[str, Any]]) -> str:
     last = steps[-1]
-    back = f", {last['back']:.5g} returned" if last["back"] else ""
-    number = f"after step {len(steps)}" if len(steps) > 1 else "after the step"
-    return f"{number} a weight has moved by {float(last['moved'][0]):.4g}, scale {last['scale']:g}{back}"
+    back = _(", {back:.5g} returned").format(back=last["back"]) if last["back"] else ""
+    number = (
+        _("after step {n_steps}").format(n_steps=len(steps))
+        if len(steps) > 1
+        else _("after the step")
+    )
+    return _("{number} a weight has moved by {first_moved:.4g}, scale {scale:g}{back}").format(
+        number=number, first_moved=float(last["moved"][0]), scale=last["scale"], back=back
+    )
 
 
 def listed(values: torch.Tensor) -> str:
@@ -103,17 +118,24 @@ def listed(values: torch.Tensor) -> str:
 
 
 PRECISION = {
-    "half-model": "The weights themselves were put into 16 bits: what is rounded off does not come back, and "
-    "small updates vanish. With autocast the model stays in float32.",
-    "named-device": "Autocast was asked for one device by name. Where the data is on another, it does "
-    "nothing at all. Ask the data where it is.",
+    "half-model": _(
+        "The weights themselves were put into 16 bits: what is rounded off does not come back, and "
+        "small updates vanish. With autocast the model stays in float32."
+    ),
+    "named-device": _(
+        "Autocast was asked for one device by name. Where the data is on another, it does "
+        "nothing at all. Ask the data where it is."
+    ),
 }
 """What ``judge_precision`` says."""
 
 REFUSED = {
-    "no-scaler": "The scaler took no part. In float16 small gradients become zero without it, and a step "
-    "with infinite ones is made.",
-    "steps-anyway": "`optimizer.step()` also steps when the gradients overflowed. Leave the step to the "
-    "scaler.",
+    "no-scaler": _(
+        "The scaler took no part. In float16 small gradients become zero without it, and a step "
+        "with infinite ones is made."
+    ),
+    "steps-anyway": _(
+        "`optimizer.step()` also steps when the gradients overflowed. Leave the step to the scaler."
+    ),
 }
 """What ``judge_scaler`` says."""

@@ -7,6 +7,7 @@ import pickle
 import torch
 from torch import nn
 
+from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
@@ -40,22 +41,28 @@ def _check_checkpoint(answer, judge):
         run = _trained(use_scaler)
         right = copy.deepcopy(checkpoint(run.model, run.optimizer, run.scaler))
         state = answer(run.model, run.optimizer, run.scaler)
-        judge.is_a(state, dict, "a dict with the keys of the task")
+        judge.is_a(state, dict, _("a dict with the keys of the task"))
         if missing := [key for key in right if key not in state]:
             diagnosis = "no-scaler" if use_scaler and missing == ["scaler"] else "wrong-value"
-            seen = f"the keys {', '.join(map(str, state)) or '(none)'}"
+            seen = _("the keys {str}").format(str=", ".join(map(str, state)) or _("(none)"))
             judge.no(diagnosis, seen=seen, expected=", ".join(right))
         try:
             through_file(state)
         except (pickle.PickleError, AttributeError, TypeError, RuntimeError) as error:
-            judge.no("not-plain", seen=str(error).splitlines()[0], expected="plain state")
+            judge.no("not-plain", seen=str(error).splitlines()[0], expected=_("plain state"))
         for name, whole in right.items():
             _judge_part(name, state[name], whole, judge)
         if not run.model.training:
-            judge.no("changed-input", seen="the model in eval mode", expected="still in train mode")
+            judge.no(
+                "changed-input", seen=_("the model in eval mode"), expected=_("still in train mode")
+            )
         for name, whole in right.items():
             if not nearly(0, 0)(getattr(run, name).state_dict(), whole):
-                judge.no("changed-input", seen=f"the {name} in another state", expected="as it was")
+                judge.no(
+                    "changed-input",
+                    seen=_("the {name} in another state").format(name=name),
+                    expected=_("as it was"),
+                )
 
 
 def _judge_part(name, part, whole, judge):
@@ -67,18 +74,27 @@ def _judge_part(name, part, whole, judge):
         if is_number or (isinstance(part, dict) and set(part) == {"scale"}):
             judge.no("scale-only", seen=repr(part), expected=repr(whole))
     if not isinstance(part, dict):
-        judge.no(seen=f"a {type(part).__name__}", expected=f"the {name}'s state_dict()")
+        judge.no(
+            seen=_("a {type}").format(type=type(part).__name__),
+            expected=_("the {name}'s state_dict()").format(name=name),
+        )
     if missing := [str(key) for key in whole if key not in part]:
         buffers = name == "model" and all("running" in key or "num" in key for key in missing)
         diagnosis = "buffers" if buffers else "wrong-value"
-        judge.no(diagnosis, seen=f"nothing for {', '.join(missing)}", expected="all of it")
+        judge.no(
+            diagnosis,
+            seen=_("nothing for {missing}").format(missing=", ".join(missing)),
+            expected=_("all of it"),
+        )
     if name == "optimizer" and not part["state"]:
-        judge.no("no-moments", seen="no state of any parameter", expected="the momentum of each")
+        judge.no(
+            "no-moments", seen=_("no state of any parameter"), expected=_("the momentum of each")
+        )
     part = {key: part[key] for key in whole}
     if name == "model":
         dtypes = [[str(getattr(v, "dtype", type(v))) for v in d.values()] for d in (part, whole)]
         judge.expect("dtypes", *dtypes)
-    judge.expect(f"the {name}'s state", part, whole, alike=nearly(0, 0))
+    judge.expect(_("the {name}'s state").format(name=name), part, whole, alike=nearly(0, 0))
 
 
 EXERCISE = Exercise(

@@ -5,6 +5,7 @@ from unittest import mock
 
 import torch
 
+from course_language import _
 from course_utils.devices import Abilities
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -22,13 +23,13 @@ def choose_precision(can):
 _MACHINES = (  # name, device, units for bfloat16, for TF32, capability
     ("NVIDIA A100", "cuda", True, True, "8.0"),
     ("Tesla T4", "cuda", False, False, "7.5"),
-    ("a CPU with AMX", "cpu", True, False, ""),
-    ("a CPU without 16-bit units", "cpu", False, False, ""),
+    (_("a CPU with AMX"), "cpu", True, False, ""),
+    (_("a CPU without 16-bit units"), "cpu", False, False, ""),
     ("Apple M1 GPU", "mps", False, False, ""),
     ("NVIDIA B200", "cuda:1", True, True, "10.0"),
     ("AMD MI250", "cuda", True, False, ""),
-    ("an older Intel GPU", "xpu", False, False, ""),
-    ("another accelerator", "hpu", False, True, ""),
+    (_("an older Intel GPU"), "xpu", False, False, ""),
+    (_("another accelerator"), "hpu", False, True, ""),
 )
 _CASES = [
     (Abilities(torch.device(device), name, None, bf16, tf32, capability),)
@@ -37,12 +38,12 @@ _CASES = [
 
 
 def _read(judge, got):
-    judge.is_a(got, (tuple, list), "a pair: dtype and True or False")
+    judge.is_a(got, (tuple, list), _("a pair: dtype and True or False"))
     if len(got) != 2 or not isinstance(got[0], torch.dtype):
-        judge.no(seen=brief(got), expected="such as (torch.float32, False)")
+        judge.no(seen=brief(got), expected=_("such as (torch.float32, False)"))
     scaler = got[1].item() if hasattr(got[1], "item") else got[1]
     if scaler not in (True, False):
-        judge.no(seen=repr(scaler), expected="such as (torch.float32, False)")
+        judge.no(seen=repr(scaler), expected=_("such as (torch.float32, False)"))
     return got[0], bool(scaler)
 
 
@@ -79,7 +80,7 @@ def _check_choose_precision(answer, judge):
     with record("is_bf16_supported"), record("is_available"), record("get_device_capability"):
         answer(_CASES[0][0])
         if calls:
-            judge.no("asks-the-machine", seen=f"torch.cuda.{calls[0]}()", expected="only `can`")
+            judge.no("asks-the-machine", seen=f"torch.cuda.{calls[0]}()", expected=_("only `can`"))
         _VALUES(answer, judge)
 
 

@@ -5,6 +5,7 @@ import math
 import torch
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 
@@ -24,7 +25,7 @@ def clipped_step(loss, model, optimizer, scaler, max_norm):
 
 
 def _one_step(step, judge=None):
-    (x, y), *_ = made_batches((8,))
+    (x, y), *__ = made_batches((8,))
 
     def run_case(use_scaler, max_norm, factor):
         run = Run(use_scaler=use_scaler, interval=1)  # each good step doubles the scale
@@ -34,7 +35,7 @@ def _one_step(step, judge=None):
         if judge:
             judge_scaler(run, judge)
             if factor == math.inf and "made step" in run.log:
-                judge.no(seen="a step", expected="a step that is left out")
+                judge.no(seen=_("a step"), expected=_("a step that is left out"))
             norm = norm if factor == math.inf else judge.number(norm)
         return [run.step_made(float(norm))]
 
@@ -42,8 +43,10 @@ def _one_step(step, judge=None):
 
 
 def _situation(use_scaler, max_norm, factor):
-    words = f"max_norm={max_norm:g}, a loss times {factor:g}"
-    return words if use_scaler else f"{words}, a disabled scaler"
+    words = _("max_norm={max_norm:g}, a loss times {factor:g}").format(
+        max_norm=max_norm, factor=factor
+    )
+    return words if use_scaler else _("{words}, a disabled scaler").format(words=words)
 
 
 _UNSCALE, _RETURN = "scaler.unscale_(optimizer)", "return norm"

@@ -12,7 +12,7 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from course_language import word
+from course_language import _
 from course_utils import plots
 from course_utils.devices import abilities
 from course_utils.plots import BLUE, COLOURS, GREEN, MARKERS, ORANGE, present
@@ -32,11 +32,11 @@ def number_formats() -> None:
     fig, (bits, reach) = plt.subplots(
         1, 2, figsize=(9.2, 3.0), layout="constrained", width_ratios=(1, 1.15), sharey=True
     )
-    parts = ((ORANGE, "sign"), (BLUE, "exponent: how far"), (GREEN, "mantissa: how fine"))
+    parts = ((ORANGE, _("sign")), (BLUE, _("exponent: how far")), (GREEN, _("mantissa: how fine")))
     for row, (name, (exponent, mantissa, top)) in enumerate(_FORMATS.items()):
         y, x = -row, 0
-        for (colour, _), count in zip(parts, (1, exponent, mantissa), strict=True):
-            for _ in range(count):
+        for (colour, __), count in zip(parts, (1, exponent, mantissa), strict=True):
+            for __ in range(count):
                 box = Rectangle((x + 0.06, y - 0.3), 0.88, 0.6, facecolor=colour, alpha=0.85)
                 bits.add_patch(box)
                 x += 1
@@ -53,14 +53,16 @@ def number_formats() -> None:
     bits.set(xlim=(-6, 39), ylim=(-3.6, 1.2))
     bits.set_axis_off()
     reach.set_xticks(range(-40, 41, 20), [f"$10^{{{power}}}$" for power in range(-40, 41, 20)])
-    reach.set(xlabel="size of a number; pale: subnormal, with ever fewer digits")
+    reach.set(xlabel=_("size of a number; pale: subnormal, with ever fewer digits"))
     reach.grid(axis="y", visible=False)
     reach.tick_params(axis="y", left=False, labelleft=False)
     present(
         fig,
-        "Bits of sign, exponent and mantissa: float32 1 + 8 + 23, TF32 1 + 8 + 10, bfloat16 1 + 8 + 7, "
-        "float16 1 + 5 + 10. The first three reach from about 10⁻³⁸ to 10³⁸, float16 only from 6 × 10⁻⁸ "
-        "to 65504.",
+        _(
+            "Bits of sign, exponent and mantissa: float32 1 + 8 + 23, TF32 1 + 8 + 10, bfloat16 1 + 8 + 7, "
+            "float16 1 + 5 + 10. The first three reach from about 10⁻³⁸ to 10³⁸, float16 only from 6 × 10⁻⁸ "
+            "to 65504."
+        ),
     )
 
 
@@ -98,7 +100,12 @@ def scaled_gradients(gradients: torch.Tensor, scale: float) -> tuple[Figure, str
     edges = (low, -25, int(math.log2(limits.tiny)), 16, high)  # below half of 2^-24 is 0
     size = (gradients[gradients != 0].abs().double() * scale).log2()
     size = size.clamp(low + 0.5, high - 0.5).numpy(force=True)
-    zones = ((ORANGE, "becomes 0"), (COLOURS[4], "coarse"), (GREEN, "float16"), (ORANGE, "inf"))
+    zones = (
+        (ORANGE, _("becomes 0")),
+        (COLOURS[4], _("coarse")),
+        (GREEN, "float16"),
+        (ORANGE, "inf"),
+    )
     for left, right, (colour, words) in zip(edges, edges[1:], zones, strict=False):
         ax.axvspan(left, right, color=colour, alpha=0.18, linewidth=0)
         counts, bins = np.histogram(size, np.arange(left, right + 1))
@@ -109,12 +116,21 @@ def scaled_gradients(gradients: torch.Tensor, scale: float) -> tuple[Figure, str
     lost, infinite = share_lost(gradients, scale)
     power = math.log2(scale)
     by = f"2^{power:.0f}" if power.is_integer() and abs(power) > 16 else f"{scale:g}"
-    ax.set_title(f"loss × {by}: {lost:.0f} % lost, {infinite:.0f} % inf", fontsize=11)
-    ax.set(xlim=(low, high), ylabel="share, %", xlabel="size of a gradient, as a power of two")
+    ax.set_title(
+        _("loss × {by}: {lost:.0f} % lost, {infinite:.0f} % inf").format(
+            by=by, lost=lost, infinite=infinite
+        ),
+        fontsize=11,
+    )
+    ax.set(
+        xlim=(low, high), ylabel=_("share, %"), xlabel=_("size of a gradient, as a power of two")
+    )
     ax.margins(y=0.25)
     return fig, (
-        f"Histogram of gradient sizes, loss times {scale:g}: {lost:.0f} % become 0 in float16, "
-        f"{infinite:.0f} % infinite."
+        _(
+            "Histogram of gradient sizes, loss times {scale:g}: {lost:.0f} % become 0 in float16, "
+            "{infinite:.0f} % infinite."
+        ).format(scale=scale, lost=lost, infinite=infinite)
     )
 
 
@@ -134,12 +150,12 @@ def losses(runs: Mapping[str, Sequence[torch.Tensor]]) -> None:
     means = {
         name: torch.stack([*steps]).view(-1, 10).mean(1).tolist() for name, steps in runs.items()
     }
-    ends = word("; ").join(f"{name} {mean[-1]:.2f}" for name, mean in means.items())
+    ends = _("; ").join(f"{name} {mean[-1]:.2f}" for name, mean in means.items())
     plots.curves(
         {name: (range(10, 10 * len(mean) + 1, 10), mean) for name, mean in means.items()},
-        xlabel="step",
-        ylabel="training loss, mean of 10 steps",
-        alt=f"The training loss, step by step; it ends at: {ends}.",
+        xlabel=_("step"),
+        ylabel=_("training loss, mean of 10 steps"),
+        alt=_("The training loss, step by step; it ends at: {ends}.").format(ends=ends),
     )
 
 
@@ -155,17 +171,19 @@ def loss_scale(scales: Sequence[float], skipped: Sequence[bool]) -> None:
     """
     fig, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
     steps = range(1, len(scales) + 1)
-    ax.step(steps, scales, where="mid", color=BLUE, label="scale")
+    ax.step(steps, scales, where="mid", color=BLUE, label=_("scale"))
     bad = [(i, scale) for i, scale, skip in zip(steps, scales, skipped, strict=True) if skip]
     if bad:
-        ax.plot(*zip(*bad, strict=True), "X", color=ORANGE, markersize=8, label="step skipped")
+        ax.plot(*zip(*bad, strict=True), "X", color=ORANGE, markersize=8, label=_("step skipped"))
     ax.set_yscale("log", base=2)
-    ax.set(xlabel="step", ylabel="scale")
+    ax.set(xlabel=_("step"), ylabel=_("scale"))
     ax.legend()
     present(
         fig,
-        f"The scale over {len(scales)} steps: it halves at each of the {len(bad)} skipped steps, most "
-        "of them at the start, and later doubles now and then.",
+        _(
+            "The scale over {n_scales} steps: it halves at each of the {n_bad} skipped steps, most "
+            "of them at the start, and later doubles now and then."
+        ).format(n_scales=len(scales), n_bad=len(bad)),
     )
 
 
@@ -182,18 +200,19 @@ def speed_ups(
         Where they were measured; on the simulated one they are modelled.
     """
     kind = kind_of(device)
-    ranges = word("; ").join(
-        f"{name} {min(y):.2g} to {max(y):.2g}" for name, (_, y) in curves.items()
+    ranges = _("; ").join(
+        _("{name} {min_y:.2g} to {max_y:.2g}").format(name=name, min_y=min(y), max_y=max(y))
+        for name, (__, y) in curves.items()
     )
     plots.curves(
         curves,
-        xlabel="batch size",
-        ylabel="float32 time / 16-bit time",
-        alt=f"Speed-up against batch size, {kind}: {ranges}.",
+        xlabel=_("batch size"),
+        ylabel=_("float32 time / 16-bit time"),
+        alt=_("Speed-up against batch size, {kind}: {ranges}.").format(kind=_(kind), ranges=ranges),
         title=abilities(device).name,
         log="xy",
         kinds=dict.fromkeys(curves, kind),
-        reference=(1, "as fast as float32"),
+        reference=(1, _("as fast as float32")),
     )
 
 
@@ -215,8 +234,10 @@ def scores(groups: Mapping[str, Sequence[float]], xlabel: str) -> None:
         ax.plot(values, heights, MARKERS[row], color=COLOURS[row], alpha=0.75)
     ax.set_yticks(range(len(groups)), list(groups))
     ax.set(xlabel=xlabel, ylim=(len(groups) - 0.5, -0.5))
-    ranges = word("; ").join(
-        f"{name} {min(v):.1f} to {max(v):.1f}, mean {statistics.fmean(v):.1f}"
+    ranges = _("; ").join(
+        _("{name} {min_v:.1f} to {max_v:.1f}, mean {fmean:.1f}").format(
+            name=name, min_v=min(v), max_v=max(v), fmean=statistics.fmean(v)
+        )
         for name, v in groups.items()
     )
-    present(fig, f"One dot a run, with the mean as a bar. {ranges}.")
+    present(fig, _("One dot a run, with the mean as a bar. {ranges}.").format(ranges=ranges))

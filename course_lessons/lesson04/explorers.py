@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from course_language import word
+from course_language import _
 from course_lessons.lesson04.drawings import scaled_gradients, share_lost
 from course_lessons.shared.explorer import Explorer, slider
 
@@ -22,14 +22,17 @@ def loss_scale(gradients: torch.Tensor) -> None:
     lost = {power: share_lost(kept, 2.0**power) for power in range(49)}
     good = [power for power, (zeros, infinite) in lost.items() if zeros < 1 and not infinite]
     Explorer(
-        question="How wide is the choice: at how many powers of two is less than 1 % of these gradients "
-        "lost, and none inf?",
-        guesses=(word("none"), "two or three", "about ten", "about thirty"),
-        controls={"power": slider("loss scale", powers, 0, lambda power: f"2^{power}")},
+        question=_(
+            "How wide is the choice: at how many powers of two is less than 1 % of these gradients "
+            "lost, and none inf?"
+        ),
+        guesses=(_("none"), _("two or three"), _("about ten"), _("about thirty")),
+        controls={"power": slider(_("loss scale"), powers, 0, lambda power: f"2^{power}")},
         draw=lambda power: scaled_gradients(kept, 2.0**power),
-        found=f"{len(good)}, from 2^{min(good, default=0)} to 2^{max(good, default=0)}: the scale moves the "
-        "whole histogram and changes no shape. These are the "
-        "first layer's gradients. Those of the last layer are larger and overflow earlier, and one inf costs "
-        "the step.",
+        found=_(
+            "{n_good}, from 2^{min_good} to 2^{max_good}: the scale moves the whole histogram and "
+            "changes no shape. These are the first layer's gradients. Those of the last layer are "
+            "larger and overflow earlier, and one inf costs the step."
+        ).format(n_good=len(good), min_good=min(good, default=0), max_good=max(good, default=0)),
         telling={"power": 4},
     ).show()

@@ -2,6 +2,7 @@
 
 import operator
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -50,7 +51,7 @@ _MISTAKES = {
 
 
 def _read(judge, got):
-    return [judge.number(value) for value in judge.listed(got, "a list of numbers")]
+    return [judge.number(value) for value in judge.listed(got, _("a list of numbers"))]
 
 
 EXERCISE = Exercise(

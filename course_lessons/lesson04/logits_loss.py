@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -40,13 +41,15 @@ def _draw(source):
 
 
 def _situation(logits, targets):
-    return f"the logits {listed(logits)}, targets {listed(targets)}"
+    return _("the logits {logits}, targets {targets}").format(
+        logits=listed(logits), targets=listed(targets)
+    )
 
 
 def _read(judge, got):
-    got = judge.is_a(got, torch.Tensor, "a tensor")
+    got = judge.is_a(got, torch.Tensor, _("a tensor"))
     if got.numel() != 1:
-        judge.no(seen=f"{got.numel()} numbers", expected="their mean")
+        judge.no(seen=_("{got} numbers").format(got=got.numel()), expected=_("their mean"))
     return got.item()
 
 
@@ -73,7 +76,9 @@ def _check_logits_loss(answer, judge):
         with torch.autocast("cpu", dtype=torch.float16), Calls(note):
             answer(logits, targets)
         if "binary_cross_entropy" in calls:  # which CUDA refuses there
-            judge.no("refused", seen="binary_cross_entropy under autocast", expected="not that one")
+            judge.no(
+                "refused", seen=_("binary_cross_entropy under autocast"), expected=_("not that one")
+            )
         return answer(logits, targets)
 
     _VALUES(under_autocast_too, judge)
@@ -94,13 +99,17 @@ def _judge_large(answer, judge):
         if not math.isclose(loss, right, rel_tol=2e-2 if low else 1e-5):
             diagnosis = "saturates" if loss < right else "wrong-value"
             diagnosis = diagnosis if math.isfinite(loss) else "overflows"
-            seen = f"{loss:.6g} for {_situation(values, targets)}"
+            seen = _("{loss:.6g} for {situation}").format(
+                loss=loss, situation=_situation(values, targets)
+            )
             judge.no(diagnosis, seen=seen, expected=f"{right:.6g}")
         if not got.requires_grad:
-            judge.no(seen=repr(got), expected="a loss that can be differentiated")
+            judge.no(seen=repr(got), expected=_("a loss that can be differentiated"))
         gradient = torch.autograd.grad(got, logits)[0].float()
         if not torch.allclose(gradient, slope, atol=2e-3):
-            seen = f"the gradient {listed(gradient)} for the logits {listed(logits)}"
+            seen = _("the gradient {gradient} for the logits {logits}").format(
+                gradient=listed(gradient), logits=listed(logits)
+            )
             judge.no(seen=seen, expected=listed(slope))
 
 

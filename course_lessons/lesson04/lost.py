@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -83,7 +84,9 @@ print(failed.item() / max(len(present), 1))  # 1 of 3, and 0 if everybody is abs
         known_mistakes_of(lost, _MISTAKES),
         draw=_draw,
         alike=lambda got, right: math.isclose(got, right, rel_tol=1e-5),
-        situation=lambda gradients, dtype: f"{listed(gradients)} in {dtype}",
+        situation=lambda gradients, dtype: _("{gradients} in {dtype}").format(
+            gradients=listed(gradients), dtype=dtype
+        ),
     ),
     why="A gradient that becomes zero no longer trains its weight, and no error or warning tells you so. In "
     "a real backward pass in float16 it's often worse than this share says, because small factors get "

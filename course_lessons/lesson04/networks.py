@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_language import say, spoken
+from course_language import N_, _
 from course_utils import load_digits
 
 
@@ -76,12 +76,12 @@ def four_networks(
     autoencoder = mlp(784, 256, 64, 16, 64, 256, 784)
     read = F.cross_entropy
     four = {
-        spoken("2 layers"): (mlp(784, 128, 10), read, y),
-        spoken("autoencoder, mean over pixels"): (autoencoder, F.mse_loss, x.flatten(1)),
-        spoken("13 layers"): (mlp(784, *[64] * 12, 10), read, y),
-        spoken("13 layers with layer norm"): (normed, read, y),
+        N_("2 layers"): (mlp(784, 128, 10), read, y),
+        N_("autoencoder, mean over pixels"): (autoencoder, F.mse_loss, x.flatten(1)),
+        N_("13 layers"): (mlp(784, *[64] * 12, 10), read, y),
+        N_("13 layers with layer norm"): (normed, read, y),
     }
-    return {say(name): (net.to(x.device), *more) for name, (net, *more) in four.items()}
+    return {_(name): (net.to(x.device), *more) for name, (net, *more) in four.items()}
 
 
 def small_cnn(width: int) -> nn.Sequential:

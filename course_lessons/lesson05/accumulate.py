@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
@@ -129,7 +130,9 @@ cluster.run(two_passes, ranks=2)
         _CASES,
         known_mistakes_of(accumulate, _MISTAKES),
         alike=nearly(1e-4, 1e-6),
-        situation=lambda sizes: f"parts of {' / '.join(map(words, sizes))} rows on the ranks",
+        situation=lambda sizes: _("parts of {words} rows on the ranks").format(
+            words=" / ".join(map(words, sizes))
+        ),
         program=_program,
     ),
     limit=30.0,  # the first optimiser of a session takes seconds to import

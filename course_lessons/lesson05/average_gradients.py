@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
@@ -58,8 +59,12 @@ def _program(dist, call, unused):
 
 
 def _situation(unused):
-    missing = [f"{' and '.join(n)} on rank {r}" for r, n in enumerate(unused) if n]
-    return f"{len(unused)} ranks, without a gradient: {', '.join(missing) or 'none'}"
+    missing = [
+        _("{n} on rank {r}").format(n=" and ".join(n), r=r) for r, n in enumerate(unused) if n
+    ]
+    return _("{n_unused} ranks, without a gradient: {missing}").format(
+        n_unused=len(unused), missing=", ".join(missing) or "none"
+    )
 
 
 _SEND, _DIVIDE = "dist.all_reduce(parameter.grad)", "parameter.grad /= dist.get_world_size()"

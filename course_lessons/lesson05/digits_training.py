@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
+from course_language import _
 from course_utils.data import load_digits
 
 
@@ -17,7 +18,7 @@ def options() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch", type=int, default=32, help="digits of one rank in one step")
+    parser.add_argument("--batch", type=int, default=32, help=_("digits of one rank in one step"))
     parser.add_argument("--checkpoint", type=Path, default=Path("work/train"))
     return parser.parse_args()
 

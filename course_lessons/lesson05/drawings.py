@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from course_language import _
 from course_lessons.shared.traces import Trace
 from course_utils.plots import BLUE, COLOURS, ORANGE, present
 from course_utils.timing import seconds
@@ -82,17 +83,26 @@ def _lanes(
         shares = {doing: _covered(lane[doing]) / ((end - begin) or 1) for doing in _LOOKS}
         rank = names[row] if names else row
         computes, communicates = shares["compute"], shares["communicate"]
-        said.append(f"rank {rank} computes {computes:.0%} and communicates {communicates:.0%}")
+        said.append(
+            _("rank {rank} computes {computes:.0%} and communicates {communicates:.0%}").format(
+                rank=rank, computes=computes, communicates=communicates
+            )
+        )
     ax.set_yticks(range(len(lanes)), [f"rank {n}" for n in (names or range(len(lanes)))])
     ax.set(xlim=(0, (end - begin) * scale or 1), ylim=(len(lanes) - 0.5, -0.5))
-    ax.set_xlabel(f"{unit} ({kind})")
+    ax.set_xlabel(_("{unit} ({kind})").format(unit=unit, kind=_(kind)))
     ax.grid(axis="y", visible=False)
     used = [doing for doing in _LOOKS if any(lane[doing] for lane in lanes)]
     looks = [Rectangle((0, 0), 1, 1, edgecolor="white", **_LOOKS[doing]) for doing in used]
-    words = {"compute": "computes", "communicate": "communicates", "wait": "waits"}
+    words = {"compute": _("computes"), "communicate": _("communicates"), "wait": _("waits")}
     fig.legend(looks, [words[doing] for doing in used], loc="outside upper center", ncols=3)
     length = seconds(end - begin)
-    present(fig, f"What each rank did in {length}, {kind}: {'; '.join(said)} of the time.")
+    present(
+        fig,
+        _("What each rank did in {length}, {kind}: {said} of the time.").format(
+            length=length, kind=_(kind), said="; ".join(said)
+        ),
+    )
 
 
 def _time_unit(length: float) -> tuple[str, float]:
@@ -133,8 +143,8 @@ def chunks(run: Run) -> None:
     n = len(run.marks)
     places = len(run.marks[0][0][1]) if all(run.marks) else 0
     if not 1 <= places <= 8 or n > 6:
-        begin = "begin with x = cluster.marked(dist, size), at most 8 places on 6 ranks."
-        print(f"Nothing to draw: {begin}")
+        begin = _("begin with x = cluster.marked(dist, size), at most 8 places on 6 ranks.")
+        print(_("Nothing to draw: {begin}").format(begin=begin))
         return
     states = [_after(marks, run.steps) for marks in run.marks]  # by rank, then by step
     columns = min(run.steps + 1, 4 if places > 4 else 7)
@@ -149,7 +159,9 @@ def chunks(run: Run) -> None:
             for place, value in enumerate(states[rank][step]):
                 _place(ax, place, rank, _digits(value, n))
         ax.set(xlim=(-0.1, places + 0.2), ylim=(n - 0.5, -0.5), xticks=[], yticks=[])
-        ax.set_title("at the start" if step == 0 else f"after step {step}", fontsize=9)
+        ax.set_title(
+            _("at the start") if step == 0 else _("after step {step}").format(step=step), fontsize=9
+        )
         ax.spines[:].set_visible(False)
     for line in axes:
         line[0].set_yticks(range(n), [f"rank {rank}" for rank in range(n)], fontsize=8.5)
@@ -157,17 +169,19 @@ def chunks(run: Run) -> None:
         line[0].grid(visible=False)
     looks = [Rectangle((0, 0), 1, 1, facecolor=COLOURS[rank]) for rank in range(n)]
     looks.append(Rectangle((0, 0), 1, 1, fill=False, edgecolor="black"))
-    words = [f"from rank {rank}" for rank in range(n)] + ["from all, once"]
+    words = [_("from rank {rank}").format(rank=rank) for rank in range(n)] + [_("from all, once")]
     if any(c > 1 for state in states for values in state for v in values for c in _digits(v, n)):
         looks.append(Rectangle((0, 0), 1, 1, linewidth=0, **_TWICE))
-        words.append("more than once")
+        words.append(_("more than once"))
     columns = len(looks) if n < 5 else 4
     fig.legend(looks, words, loc="outside lower center", ncols=columns, fontsize=9)
     full = sum(all(c == 1 for c in _digits(v, n)) for state in states for v in state[-1])
     present(
         fig,
-        f"Which ranks' numbers are in each of the {places} places of each of {n} ranks, after each of "
-        f"{run.steps} steps. At the end {full} of {n * places} places hold the sum of all.",
+        _(
+            "Which ranks' numbers are in each of the {places} places of each of {n} ranks, after each of "
+            "{steps} steps. At the end {full} of {product} places hold the sum of all."
+        ).format(places=places, n=n, steps=run.steps, full=full, product=n * places),
     )
 
 
@@ -179,10 +193,10 @@ def ring(all_reduce: Callable[..., Any]) -> None:
     try:
         done = run(lambda dist: all_reduce(marked(dist, 8), dist), ranks=4, limit=10)
     except Exception as error:  # noqa: BLE001  (the check shows what the learner's function raised)
-        print(f"Nothing to draw: {error}")
+        print(_("Nothing to draw: {error}").format(error=error))
         return
     if not done.messages:
-        print("Nothing to draw: no rank has sent anything yet.")
+        print(_("Nothing to draw: no rank has sent anything yet."))
         return
     chunks(done)
 
@@ -248,12 +262,16 @@ def buckets(
             ready += share
         start = max(ready, free)
         free = start + ring(sum(layers[name] for name in group))
-        sent.append((1, start, free - start, f"bucket {number}", number))
+        sent.append((1, start, free - start, _("bucket {number}").format(number=number), number))
     apart = backward + ring(total)
     unit, scale = _time_unit(max(free, apart))
     fig, ax = plt.subplots(figsize=(8.8, 2.7))
     fig.subplots_adjust(left=0.17, right=0.98, top=0.87, bottom=0.2)  # quicker than to lay it out
-    ax.set_title(f"done after {seconds(free)}, sent at the end {seconds(apart)} (modelled)")
+    ax.set_title(
+        _("done after {free}, sent at the end {apart} (modelled)").format(
+            free=seconds(free), apart=seconds(apart)
+        )
+    )
     whole = 1.02 * max(free, apart) * scale
     for row, start, length, name, number in [*bars, *sent]:
         look = {"color": COLOURS[number % 6], "hatch": "////" if row else "", "edgecolor": "white"}
@@ -263,14 +281,19 @@ def buckets(
     grey = {"color": "#a8a8a4", "edgecolor": "white", "height": 0.7}
     ax.barh(2, backward * scale, **grey)
     ax.barh(2, ring(total) * scale, left=backward * scale, hatch="////", **grey)
-    ax.set_yticks(range(3), ["backward pass", "all_reduce", "if sent at the end"])
-    ax.set(xlim=(0, whole), ylim=(2.55, -0.55), xlabel=f"{unit} (modelled)")
+    ax.set_yticks(range(3), [_("backward pass"), "all_reduce", _("if sent at the end")])
+    ax.set(xlim=(0, whole), ylim=(2.55, -0.55), xlabel=_("{unit} (modelled)").format(unit=unit))
     ax.grid(axis="y", visible=False)
-    listed = "; ".join(f"bucket {i}: {', '.join(group)}" for i, group in enumerate(groups))
+    listed = "; ".join(
+        _("bucket {i}: {group}").format(i=i, group=", ".join(group))
+        for i, group in enumerate(groups)
+    )
     return (
         fig,
-        f"Gradients become ready from the last layer to the first; DDP sends them in {len(groups)} buckets "
-        f"({listed}). Done after {seconds(free)} instead of {seconds(apart)} (modelled).",
+        _(
+            "Gradients become ready from the last layer to the first; DDP sends them in {n_groups} buckets "
+            "({listed}). Done after {free} instead of {apart} (modelled)."
+        ).format(n_groups=len(groups), listed=listed, free=seconds(free), apart=seconds(apart)),
     )
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from course_language import _
+
 _PYTORCH = str(Path(torch.__file__).parent)
 
 
@@ -32,12 +34,12 @@ def show(folder: str) -> None:
     files = sorted(Path(folder).glob("rank_*"), key=lambda file: int(file.name.rpartition("_")[2]))
     records = {file.name.rpartition("_")[2]: _calls(file) for file in files}
     if not any(records.values()):
-        print("The ranks have left no record.")
+        print(_("The ranks have left no record."))
         return
     for number in sorted(set().union(*records.values())):
         calls = {own[number] for own in records.values() if number in own}
         who = [
-            f"rank {rank} {'called it' if number in own else 'NEVER CALLED IT'}"
+            f"rank {rank} {_('called it') if number in own else _('NEVER CALLED IT')}"
             for rank, own in records.items()
         ]
         print(f"{number}. {' / '.join(sorted(calls))}: {', '.join(who)}")
@@ -49,9 +51,11 @@ def _calls(file: Path) -> dict[int, str]:
     for entry in pickle.loads(file.read_bytes())["entries"]:
         name = entry["profiling_name"].partition(":")[2]
         lines = [
-            f"{Path(frame['filename']).name}, line {frame['line']}"
+            _("{Path}, line {line}").format(Path=Path(frame["filename"]).name, line=frame["line"])
             for frame in entry["frames"]
             if not frame["filename"].startswith(_PYTORCH)
         ]
-        found[entry["collective_seq_id"]] = f"{name} in {lines[0]}" if lines else name
+        found[entry["collective_seq_id"]] = (
+            _("{name} in {first_line}").format(name=name, first_line=lines[0]) if lines else name
+        )
     return found

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_language import _
 from course_utils.data import load_digits
 
 
@@ -41,7 +42,9 @@ class Proof:
         found = self._take()
         off = [f"{(torch.dist(found, g) / g.norm()).item():.0e}" for g in self._known]
         print(
-            f"{way}: buckets sent: {len(sent)}, off the whole by {off[0]}, off part 0 by {off[1]}"
+            _(
+                "{way}: buckets sent: {n_sent}, off the whole by {first_off}, off part 0 by {second_off}"
+            ).format(way=way, n_sent=len(sent), first_off=off[0], second_off=off[1])
         )
         sent.clear()
 

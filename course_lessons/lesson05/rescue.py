@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
+from course_language import _
 from course_lessons.shared.checking import OrValueError
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
@@ -56,8 +57,12 @@ def _sources(got, state, model):
     sources = {}
     for key, value in got.items():
         itself = [name for name, kept in state.items() if kept is value]
-        copies = [f"a copy of {name}" for name, kept in state.items() if same(value, kept)]
-        sources[key] = [*itself, *copies, "no tensor of the checkpoint"][0]
+        copies = [
+            _("a copy of {name}").format(name=name)
+            for name, kept in state.items()
+            if same(value, kept)
+        ]
+        sources[key] = [*itself, *copies, _("no tensor of the checkpoint")][0]
     return sources
 
 
@@ -128,7 +133,9 @@ for ending in ("", ".jpg", ".png"):
         known_mistakes_of(rescue, _MISTAKES),
         look=_sources,
         alike=same,
-        situation=lambda s, m: f"a checkpoint with {[*s]}, a model with {[*m.state_dict()]}",
+        situation=lambda s, m: _("a checkpoint with {s}, a model with {state_dict}").format(
+            s=[*s], state_dict=[*m.state_dict()]
+        ),
     ),
     why="You won't need this for your own checkpoints if you save `model.module.state_dict()`. Other "
     "people's come as they are, though, and `strict=False` would load one with strange keys without an "

@@ -4,6 +4,7 @@ import math
 
 import torch
 
+from course_language import _
 from course_lessons.shared.checking import on_ranks
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
@@ -56,32 +57,45 @@ def _check_ring(answer, judge, shape, ranks, dtype):
         x.zero_()  # the caller may do so, if nothing is on its way any more
         return got
 
-    where = f"{ranks} ranks with {math.prod(shape)} numbers each"
+    where = _("{ranks} ranks with {prod} numbers each").format(ranks=ranks, prod=math.prod(shape))
     try:
         run = on_ranks(program, answer, ranks, judge, "deadlock", "wrong-value")
     except Raised as raised:
         if "before wait()" not in str(raised.error):
             raise
-        judge.no("no-wait", seen=f"{where}: {raised.error}", expected="wait() first")
+        judge.no("no-wait", seen=f"{where}: {raised.error}", expected=_("wait() first"))
     judge.expect("collectives", sorted(n for n in asked if n.startswith(_COLLECTIVES)), [])
-    judge.expect(f"irecv without wait(), {where}", sum(run.unwaited), 0, "no-wait")
+    judge.expect(
+        _("irecv without wait(), {where}").format(where=where), sum(run.unwaited), 0, "no-wait"
+    )
     if any((result < NOT_THERE / 2).any() for result in run.results):
-        seen = f"{where}: what was still to arrive is in the result"
-        judge.no("no-wait", seen=seen, expected="wait() first")
+        seen = _("{where}: what was still to arrive is in the result").format(where=where)
+        judge.no("no-wait", seen=seen, expected=_("wait() first"))
     total = sum(_addend(shape, dtype, rank) for rank in range(ranks))
     right = torch.stack([result == total for result in run.results]).flatten(1)
     half_way = (right.sum(0) == 1).all() and right.any(1).all()
     diagnosis = "half-way" if half_way else "wrong-value"
     for rank, result in enumerate(run.results):
-        judge.expect(f"x on rank {rank} of {where}", result, total, diagnosis)
+        judge.expect(
+            _("x on rank {rank} of {where}").format(rank=rank, where=where),
+            result,
+            total,
+            diagnosis,
+        )
     most = 2 * (ranks - 1)
     limit = most * math.ceil(math.prod(shape) / ranks) * dtype.itemsize
     if max(run.sent) > limit:
-        seen = f"{where}: bytes sent by each rank: {words(run.sent)}"
-        judge.no("whole-tensors", seen=seen, expected=f"at most {limit} from each")
+        seen = _("{where}: bytes sent by each rank: {sent}").format(
+            where=where, sent=words(run.sent)
+        )
+        judge.no(
+            "whole-tensors", seen=seen, expected=_("at most {limit} from each").format(limit=limit)
+        )
     if run.steps > most:
-        seen = f"{where}: {run.steps} messages, one after the other"
-        judge.no("too-many-steps", seen=seen, expected=f"at most {most}")
+        seen = _("{where}: {steps} messages, one after the other").format(
+            where=where, steps=run.steps
+        )
+        judge.no("too-many-steps", seen=seen, expected=_("at most {most}").format(most=most))
 
 
 EXERCISE = Exercise(

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from course_language import _
 from course_utils.exercises import Exercise
 
 
@@ -25,10 +26,10 @@ def _check(answer, judge):
         with judge.own_generator():
             rows = answer(n, rank, ranks, epoch, seed)
         rows = judge.listed(
-            list(rows) if isinstance(rows, range) else rows, "a list of row numbers"
+            list(rows) if isinstance(rows, range) else rows, _("a list of row numbers")
         )
         numbers = [row.item() if isinstance(row, (Tensor, np.generic)) else row for row in rows]
-        return [judge.is_a(number, int, "whole row numbers") for number in numbers]
+        return [judge.is_a(number, int, _("whole row numbers")) for number in numbers]
 
     def order(epoch, seed=3):
         return [row for rank in (0, 1) for row in rows_of(50, rank, 2, epoch, seed)]
@@ -39,34 +40,39 @@ def _check(answer, judge):
     first, later = epochs[:2]
     steps = Counter((after - before) % 50 for before, after in pairwise(first[:25]))
     if max(steps.values(), default=0) > 12:
-        judge.no(seen=f"rows {first[:8]} … in epoch 0", expected="a random order")
-    judge.expect("epochs 0 and 1 have the same order", first == later, False, "same-every-epoch")
+        judge.no(
+            seen=_("rows {first} … in epoch 0").format(first=first[:8]),
+            expected=_("a random order"),
+        )
+    judge.expect(_("epochs 0 and 1 have the same order"), first == later, False, "same-every-epoch")
     for rank, rows in enumerate((later[:25], later[25:])):
         kept = len({*rows} & {*first[:25]})
         if kept > 20:  # by chance in one of 380,000 seeds (hypergeometric)
-            seen = (
-                f"rank {rank} has in epoch 1 {kept} of the 25 rows of 50 that rank 0 had in epoch 0"
-            )
-            judge.no("same-rows", seen=seen, expected="another choice")
-    judge.expect("different orders in epochs 0 to 3", len({*map(tuple, epochs)}), 4)
-    judge.expect("seeds 3 and 8 give the same order in epoch 0", first == order(0, seed=8), False)
+            seen = _(
+                "rank {rank} has in epoch 1 {kept} of the 25 rows of 50 that rank 0 had in epoch 0"
+            ).format(rank=rank, kept=kept)
+            judge.no("same-rows", seen=seen, expected=_("another choice"))
+    judge.expect(_("different orders in epochs 0 to 3"), len({*map(tuple, epochs)}), 4)
+    judge.expect(
+        _("seeds 3 and 8 give the same order in epoch 0"), first == order(0, seed=8), False
+    )
 
 
 def _judge_shards(shards, n, judge):
     """Refuse the rows of an epoch that are no fair division of ``n`` rows."""
     some = ", ".join(f"rank {rank} {rows[:5]}" for rank, rows in enumerate(shards[:4]))
-    seen = f"{n} rows for {len(shards)} ranks: {some}"
+    seen = _("{n} rows for {n_shards} ranks: {some}").format(n=n, n_shards=len(shards), some=some)
     sizes, size = {len(rows) for rows in shards}, math.ceil(n / len(shards))
     if sizes != {size}:
         diagnosis = "unequal" if len(sizes) > 1 else "wrong-value"
-        judge.no(diagnosis, seen=seen, expected=f"on each rank: {size}")
+        judge.no(diagnosis, seen=seen, expected=_("on each rank: {size}").format(size=size))
     counts = Counter(row for rows in shards for row in rows)
     if {*counts} - {*range(n)}:
-        judge.no(seen=seen, expected=f"row numbers from 0 to {n - 1}")
+        judge.no(seen=seen, expected=_("row numbers from 0 to {last}").format(last=n - 1))
     if len(counts) < n:
-        judge.no("own-order", seen=seen, expected=f"all {n} rows, over all ranks")
+        judge.no("own-order", seen=seen, expected=_("all {n} rows, over all ranks").format(n=n))
     if max(counts.values()) > 1 + min(counts.values()):
-        judge.no(seen=seen, expected="no row two times more than another")
+        judge.no(seen=seen, expected=_("no row two times more than another"))
 
 
 EXERCISE = Exercise(

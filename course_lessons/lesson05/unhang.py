@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
@@ -48,7 +49,7 @@ def _program(dist, call, sizes):
 
 def _read(judge, got):
     for result in got.values():
-        judge.is_a(result["returned"], (int, float), "a Python number on every rank")
+        judge.is_a(result["returned"], (int, float), _("a Python number on every rank"))
     return got
 
 
@@ -100,7 +101,9 @@ print(cluster.run(mean_price, ranks=3).results)  # [6.0, 6.0, 6.0]
         known_mistakes_of(unhang, _MISTAKES),
         read=_read,
         alike=nearly(1e-5),
-        situation=lambda sizes: f"batches of {' / '.join(map(words, sizes))} rows on the ranks",
+        situation=lambda sizes: _("batches of {words} rows on the ranks").format(
+            words=" / ".join(map(words, sizes))
+        ),
         program=_program,
         hang=lambda sizes: "one-rank" if len({*map(len, sizes)}) == 1 else "unequal-loops",
     ),

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.checking import Alive, one_thread
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
@@ -63,29 +64,37 @@ def _check(answer, judge):
     ):
         with torch.set_grad_enabled(on):
             run = _Evaluation(answer, sizes)
-            judge.expect("gradients on after the call", torch.is_grad_enabled(), on, "grad-off")
-        judge.expect("batches asked for", min(len(run.held), len(sizes)), len(sizes))
+            judge.expect(_("gradients on after the call"), torch.is_grad_enabled(), on, "grad-off")
+        judge.expect(_("batches asked for"), min(len(run.held), len(sizes)), len(sizes))
         diagnoses = {"saved activations": "leak", "batches": "keeps-batches"}
         for what in run.alive:
             early, late = run.held[2][what], run.held[-1][what]
             if late > 1.5 * early + 100:
-                seen = f"{what} in memory: {early:,} bytes at batch 3, {late:,} at the last"
-                wanted = "no more at the last than before"
+                seen = _(
+                    "{what} in memory: {early:,} bytes at batch 3, {late:,} at the last"
+                ).format(what=what, early=early, late=late)
+                wanted = _("no more at the last than before")
                 judge.no(diagnoses.get(what, "wrong-value"), seen=seen, expected=wanted)
         frozen = sum(not p.requires_grad for p in run.model.parameters())
-        judge.expect("parameters that need no gradient", frozen, 0)
+        judge.expect(_("parameters that need no gradient"), frozen, 0)
         trained = run.trained or any(part.training for part in run.model.modules())
-        judge.expect("a model in training mode", bool(trained), False)
-        judge.expect("outputs that require a gradient", run.graphs, 0, "graph")
+        judge.expect(_("a model in training mode"), bool(trained), False)
+        judge.expect(_("outputs that require a gradient"), run.graphs, 0, "graph")
         if isinstance(run.result, Tensor):
-            judge.no("wrong-type", seen="a tensor", expected="a Python number")
+            judge.no("wrong-type", seen=_("a tensor"), expected=_("a Python number"))
         got = judge.number(run.result)
         right = average_loss(run.model, run.pairs, F.cross_entropy)
         losses = [average_loss(run.model, [pair], F.cross_entropy) for pair in run.pairs]
         means = math.isclose(got, sum(losses) / len(losses), rel_tol=1e-4)
         diagnosis = "mean-of-means" if means else "wrong-value"
         rows = ", ".join(map(str, sizes))
-        judge.expect(f"loss for batches of {rows} rows", got, right, diagnosis, nearly(1e-4))
+        judge.expect(
+            _("loss for batches of {rows} rows").format(rows=rows),
+            got,
+            right,
+            diagnosis,
+            nearly(1e-4),
+        )
 
 
 EXERCISE = Exercise(

@@ -1,5 +1,6 @@
 """Two measurements and a straight line."""
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -89,7 +90,7 @@ print(peak)  # 2200
         _CASES,
         known_mistakes_of(batch_that_fits, _MISTAKES),
         draw=_draw,
-        situation=lambda *case: "{} and {} in {:,} bytes".format(*case),
+        situation=lambda *case: _("{} and {} in {:,} bytes").format(*case),
     ),
     why="Two cheap runs can replace a long search for the batch size. A plain proportion can't, because it "
     "also scales the weights and the optimizer's state, which take the same bytes with every batch.",

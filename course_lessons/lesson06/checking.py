@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.checking import Alive
 
 
@@ -61,14 +62,16 @@ class Card:
         self.tried.append(batch)
         self.left_over |= {name for name, ref in self._held.items() if ref() is not None}
         if len(self.tried) > 200:
-            raise RuntimeError("more than 200 tries")
+            raise RuntimeError(_("more than 200 tries"))
         activations, cycle, result = _Activations(), _Activations(), _Activations()
         cycle.append(cycle)
         parts = {"result-kept": result, "held-by-error": activations, "not-collected": cycle}
         self._held = {name: weakref.ref(part) for name, part in parts.items()}
         del parts
         if not isinstance(batch, int) or batch < 1:
-            raise ValueError(f"works({batch!r}): a batch is a whole number from 1 on")
+            raise ValueError(
+                _("works({batch!r}): a batch is a whole number from 1 on").format(batch=batch)
+            )
         if batch > self.most:
             del result
             raise torch.OutOfMemoryError("CUDA out of memory. (a make-believe card)")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from course_language import _
 from course_lessons.shared.checking import Alive, how_far_off, one_thread
 from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise
@@ -31,25 +32,31 @@ def _check(answer, judge):
         right = _chain(in_order, wanted, dropout)
         got = _chain(answer, wanted, dropout, judge)
         judge.expect("output", got["output"], right["output"], alike=close)
-        judge.expect("parameters without a gradient", sum(g is None for g in got["gradients"]), 0)
-        judge.expect("x.grad is None", got["input"] is None, not wanted)
+        judge.expect(
+            _("parameters without a gradient"), sum(g is None for g in got["gradients"]), 0
+        )
+        judge.expect(_("x.grad is None"), got["input"] is None, not wanted)
         off = how_far_off(got["gradients"], right["gradients"])
         if off > 1e-4 or (wanted and how_far_off([got["input"]], [right["input"]]) > 1e-4):
             late = _chain(_LATE, wanted, dropout)["gradients"]
             diagnosis = "other-dropout" if dropout else "wrong-value"
             if how_far_off(got["gradients"], late) < 1e-4:
                 diagnosis = "late-binding"
-            seen = f"gradients {off:.0%} off"
-            judge.no(diagnosis, seen=seen, expected="the same gradients")
+            seen = _("gradients {off:.0%} off").format(off=off)
+            judge.no(diagnosis, seen=seen, expected=_("the same gradients"))
         calls, peak, most = got["calls"], got["peak"], 0.4 * right["peak"]
-        seen = f"{calls} runs of {_DEPTH} blocks, and at most {peak:,} bytes of activations at once"
+        seen = _(
+            "{calls} runs of {depth} blocks, and at most {peak:,} bytes of activations at once"
+        ).format(calls=calls, depth=_DEPTH, peak=peak)
         if calls <= _DEPTH:
-            judge.no("kept", seen=seen, expected="most blocks run twice")
+            judge.no("kept", seen=seen, expected=_("most blocks run twice"))
         if peak > most:
             diagnosis = "one-piece" if calls >= 2 * _DEPTH else "wrong-value"
-            judge.no(diagnosis, seen=seen, expected=f"at most {most:,.0f} bytes")
+            judge.no(
+                diagnosis, seen=seen, expected=_("at most {most:,.0f} bytes").format(most=most)
+            )
         if calls > 2 * _DEPTH:
-            judge.no(seen=seen, expected="two runs a block")
+            judge.no(seen=seen, expected=_("two runs a block"))
 
 
 def in_order(blocks, x):
@@ -74,13 +81,15 @@ def _chain(run, wanted, dropout, judge=None):
         output = run(blocks, x)
     if judge is not None:
         if x.requires_grad != wanted:
-            judge.no("changed-input", seen="x requires a gradient now", expected="x as it was")
-        judge.expect("blocks in training mode", sum(b.training for b in blocks), _DEPTH)
-        judge.is_a(output, Tensor, "a tensor")
-        judge.expect("shape of the output", tuple(output.shape), tuple(x.shape))
+            judge.no(
+                "changed-input", seen=_("x requires a gradient now"), expected=_("x as it was")
+            )
+        judge.expect(_("blocks in training mode"), sum(b.training for b in blocks), _DEPTH)
+        judge.is_a(output, Tensor, _("a tensor"))
+        judge.expect(_("shape of the output"), tuple(output.shape), tuple(x.shape))
         if not output.requires_grad:
             diagnosis = "wrong-value" if wanted else "needs-input-gradient"
-            judge.no(diagnosis, seen="an output without a graph", expected="one with")
+            judge.no(diagnosis, seen=_("an output without a graph"), expected=_("one with"))
     (output * weights).sum().backward()
     parameters = [p for block in blocks for p in block.parameters()]
     return {

@@ -2,6 +2,7 @@
 
 import operator
 
+from course_language import _
 from course_lessons.shared import memory
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
@@ -68,16 +69,22 @@ _MISTAKES = {
 
 def _read(judge, got):
     known = ("too large", "fragmented", "someone else")
-    if judge.is_a(got, str, "one of the three texts") not in known:
+    if judge.is_a(got, str, _("one of the three texts")) not in known:
         judge.no(seen=got, expected=" / ".join(known))
     return got
 
 
 def _situation(message):
     f = {name: format_size(n) for name, n in memory.figures(message).items()}
-    return (
-        f"{f['requested']} asked for, where of {f['capacity']} are free {f['free']}, this process has "
-        f"{f['process']}, and of them {f['unallocated']} unallocated"
+    return _(
+        "{requested} asked for, where of {capacity} are free {free}, this process has "
+        "{process}, and of them {unallocated} unallocated"
+    ).format(
+        requested=f["requested"],
+        capacity=f["capacity"],
+        free=f["free"],
+        process=f["process"],
+        unallocated=f["unallocated"],
     )
 
 

@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 
+from course_language import _
 from course_utils.plots import BLUE, COLOURS, DASHES, MARKERS, log_ticks, present
 from course_utils.timing import seconds
 
@@ -24,7 +25,7 @@ def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
     """
     largest = sorted(segments, key=lambda segment: segment["total_size"], reverse=True)[:most]
     if not largest:
-        print("No segment is reserved.")
+        print(_("No segment is reserved."))
         return
     largest.sort(key=lambda segment: segment["address"])
     fig, ax = plt.subplots(figsize=(7.6, 0.42 * len(largest) + 1.1), layout="constrained")
@@ -33,18 +34,24 @@ def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
             look = _IDLE if block["state"] == "inactive" else _IN_USE
             left = (block["address"] - segment["address"]) / 2**20
             ax.barh(row, block["size"] / 2**20, left=left, height=0.7, **look)
-    left_out = f", of {len(segments)}" * (len(segments) > most)
-    ax.set(xlabel="MiB from the segment's start", ylabel="segment", ylim=(len(largest) - 0.5, -0.5))
+    left_out = _(", of {n_segments}").format(n_segments=len(segments)) * (len(segments) > most)
+    ax.set(
+        xlabel=_("MiB from the segment's start"),
+        ylabel=_("segment"),
+        ylim=(len(largest) - 0.5, -0.5),
+    )
     ax.set_yticks(range(len(largest)), [str(row + 1) for row in range(len(largest))])
     ax.grid(False)
     looks = [Rectangle((0, 0), 1, 1, **look) for look in (_IN_USE, _IDLE)]
-    fig.legend(looks, ["in use", "idle, and kept"], loc="outside upper center", ncols=2)
+    fig.legend(looks, [_("in use"), _("idle, and kept")], loc="outside upper center", ncols=2)
     used = sum(segment["allocated_size"] for segment in largest) / 2**20
     total = sum(segment["total_size"] for segment in largest) / 2**20
     present(
         fig,
-        f"{len(largest)} segments{left_out}, as bars: {used:.0f} of {total:.0f} MiB are in use; "
-        "what is free lies between pieces in use.",
+        _(
+            "{n_largest} segments{left_out}, as bars: {used:.0f} of {total:.0f} MiB are in use; "
+            "what is free lies between pieces in use."
+        ).format(n_largest=len(largest), left_out=left_out, used=used, total=total),
     )
 
 
@@ -54,10 +61,10 @@ def turns(used: Mapping[str, Sequence[float]]) -> None:
     styles = itertools.cycle(((7.0, "-"), (4.0, "-"), (1.5, "--")))
     for (name, values), (width, dash), colour in zip(used.items(), styles, COLOURS, strict=False):
         ax.plot(range(1, 1 + len(values)), values, dash, color=colour, linewidth=width, label=name)
-    ax.set(xlabel="turn", ylabel="allocated, MiB", ylim=(0, None))
+    ax.set(xlabel=_("turn"), ylabel=_("allocated, MiB"), ylim=(0, None))
     ax.legend()
     each = "; ".join(f"{n} {', '.join(f'{v:.1f}' for v in values)}" for n, values in used.items())
-    present(fig, f"MiB in use after each turn of a loop: {each}.")
+    present(fig, _("MiB in use after each turn of a loop: {each}.").format(each=each))
 
 
 def batch_curve(
@@ -72,18 +79,26 @@ def batch_curve(
     fig, ax = plt.subplots(layout="constrained")
     slope, start = np.polyfit(rows[-2:], peaks[-2:], 1)
     ends = [0, rows[-1]], [start, start + slope * rows[-1]]
-    ax.plot(*ends, color="#888888", linewidth=1, label="the last two points' line", zorder=1)
-    ax.plot(rows, peaks, marker=MARKERS[0], linestyle=DASHES[kind], label=f"the peak ({kind})")
+    ax.plot(*ends, color="#888888", linewidth=1, label=_("the last two points' line"), zorder=1)
+    ax.plot(
+        rows,
+        peaks,
+        marker=MARKERS[0],
+        linestyle=DASHES[kind],
+        label=_("the peak ({kind})").format(kind=_(kind)),
+    )
     if guesses:
-        ax.plot(*zip(*guesses, strict=True), marker=MARKERS[1], linestyle="--", label="you drew")
-    ax.set(xlabel="rows in the batch", ylabel="peak memory, MiB", ylim=(0, None))
+        ax.plot(*zip(*guesses, strict=True), marker=MARKERS[1], linestyle="--", label=_("you drew"))
+    ax.set(xlabel=_("rows in the batch"), ylabel=_("peak memory, MiB"), ylim=(0, None))
     ax.set_xticks(list(rows), [str(n) for n in rows], rotation=45)
     ax.legend()
-    said = "" if guesses else " No curve of yours is there to compare."
+    said = "" if guesses else _(" No curve of yours is there to compare.")
     present(
         fig,
-        f"Peak memory is level for small batches, then a straight line up to {peaks[-1]:.0f} MiB for "
-        f"{rows[-1]} rows.{said}",
+        _(
+            "Peak memory is level for small batches, then a straight line up to {last_peak:.0f} MiB for "
+            "{last_row} rows.{said}"
+        ).format(last_peak=peaks[-1], last_row=rows[-1], said=said),
     )
 
 
@@ -103,7 +118,7 @@ def means(costs: Mapping[str, tuple[int, float]], kind: str) -> None:
     peaks = [f" {peak / 2**20:.1f} MiB" for peak, _ in costs.values()]
     left.bar_label(left.barh(places, [100 * share for share in memory], color=BLUE), peaks)
     left.axvline(100, color="#555555", linewidth=1)
-    left.set(xlabel="peak memory, % of the plain step's", xlim=(0, 136 * max(memory)))
+    left.set(xlabel=_("peak memory, % of the plain step's"), xlim=(0, 136 * max(memory)))
     left.set_yticks(places, list(costs))
     left.invert_yaxis()
     right.plot(time, places, MARKERS[0], color=COLOURS[1])
@@ -111,11 +126,23 @@ def means(costs: Mapping[str, tuple[int, float]], kind: str) -> None:
         beside = {"xytext": (7, 0), "textcoords": "offset points", "va": "center"}
         right.annotate(f"{value:.2f}×", (value, place), **beside)
     right.axvline(1, color="#555555", linewidth=1)
-    right.set(xlabel=f"time, × the plain step's {seconds(usual_time)} ({kind})", xscale="log")
+    right.set(
+        xlabel=_("time, × the plain step's {usual_time} ({kind})").format(
+            usual_time=seconds(usual_time), kind=_(kind)
+        ),
+        xscale="log",
+    )
     right.set_xlim(min(time) / 1.4, max(time) * 2)
     log_ticks(right.xaxis)
     each = "; ".join(
-        f"{name}{peak}, {share:.0%} of the memory in {value:.2f} times the time"
+        _("{name}{peak}, {share:.0%} of the memory in {value:.2f} times the time").format(
+            name=name, peak=peak, share=share, value=value
+        )
         for (name, (share, value)), peak in zip(shares.items(), peaks, strict=True)
     )
-    present(fig, f"Each way of saving memory by what it saves and what it costs: {each}.")
+    present(
+        fig,
+        _("Each way of saving memory by what it saves and what it costs: {each}.").format(
+            each=each
+        ),
+    )

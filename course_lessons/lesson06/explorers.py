@@ -9,14 +9,14 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
 
-from course_language import spoken
+from course_language import N_, _
 from course_lessons.shared.explorer import Explorer, box, slider
 from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE
 from simgpu.allocator import Allocator, Block
 
 MIB = 2**20
 CARD = 100 * MIB
-MOMENTS = ("full of tensors", "half deleted", "24 MiB more", "all deleted")
+MOMENTS = (_("full of tensors"), _("half deleted"), _("24 MiB more"), _("all deleted"))
 
 
 def after(moments: int, size: int, emptied: bool) -> tuple[Allocator, str]:
@@ -24,28 +24,28 @@ def after(moments: int, size: int, emptied: bool) -> tuple[Allocator, str]:
 
     Tensors of ``size`` bytes fill the card; ``empty_cache()`` follows each moment where ``emptied``.
     """
-    allocator, said = Allocator(CARD), "nothing yet"
+    allocator, said = Allocator(CARD), _("nothing yet")
     held: list[Block] = []
     for moment in MOMENTS[:moments]:
         if moment == MOMENTS[0]:
             with suppress(torch.OutOfMemoryError):
                 while True:
                     held.append(allocator.allocate(size))
-            said = f"{len(held)} tensors lie there"
+            said = _("{n_held} tensors lie there").format(n_held=len(held))
         elif moment == MOMENTS[1]:
             for block in held[::2]:
                 allocator.free(block)
             held = held[1::2]
-            said = f"{len(held)} are left, with gaps between them"
+            said = _("{n_held} are left, with gaps between them").format(n_held=len(held))
         elif moment == MOMENTS[2]:
-            said = "24 MiB: out of memory, and nothing is changed"
+            said = _("24 MiB: out of memory, and nothing is changed")
             with suppress(torch.OutOfMemoryError):
                 held.append(allocator.allocate(24 * MIB))
-                said = "24 MiB: given"
+                said = _("24 MiB: given")
         else:
             for block in held:
                 allocator.free(block)
-            said = "no tensor is left"
+            said = _("no tensor is left")
         if emptied:
             allocator.empty_cache()
     return allocator, said
@@ -68,31 +68,44 @@ def allocator() -> None:
             ax.axvline(place, color="black", linewidth=2)
         ax.barh(0, CARD / MIB - place, left=place, height=0.8, color="#eeeeea")
         ax.set(xlim=(0, CARD / MIB), yticks=[])
-        ax.set_xlabel("MiB of the card; a black line ends a segment")
+        ax.set_xlabel(_("MiB of the card; a black line ends a segment"))
         ax.grid(False)
         used, reserved = state.allocated / MIB, state.reserved / MIB
         free = CARD / MIB - reserved
-        figures = f"allocated {used:.0f} MiB, reserved {reserved:.0f} MiB, free {free:.0f} MiB"
-        ax.set_title(f"{said}\n{figures} (modelled)")
-        return fig, f"A card of 100 MiB, modelled: {said}; {figures}."
+        figures = _(
+            "allocated {used:.0f} MiB, reserved {reserved:.0f} MiB, free {free:.0f} MiB"
+        ).format(used=used, reserved=reserved, free=free)
+        ax.set_title(_("{said}\n{figures} (modelled)").format(said=said, figures=figures))
+        return fig, _("A card of 100 MiB, modelled: {said}; {figures}.").format(
+            said=said, figures=figures
+        )
 
     Explorer(
-        question="The card is full, then every second tensor is deleted. Does one of 24 MiB fit into the "
-        "other half?",
-        guesses=("yes", "no", "only after empty_cache()", "it depends on the tensors' size"),
+        question=_(
+            "The card is full, then every second tensor is deleted. Does one of 24 MiB fit into the "
+            "other half?"
+        ),
+        guesses=(
+            _("yes"),
+            _("no"),
+            _("only after empty_cache()"),
+            _("it depends on the tensors' size"),
+        ),
         controls={
             "moments": slider(
-                "moment", range(len(MOMENTS) + 1), 0, lambda n: ("nothing", *MOMENTS)[n]
+                _("moment"), range(len(MOMENTS) + 1), 0, lambda n: (_("nothing"), *MOMENTS)[n]
             ),
             "size": slider(
-                "size of a tensor", [2 * MIB, 4 * MIB, 8 * MIB, 12 * MIB], 4 * MIB, _mib
+                _("size of a tensor"), [2 * MIB, 4 * MIB, 8 * MIB, 12 * MIB], 4 * MIB, _mib
             ),
-            "emptied": box("empty_cache() after each moment"),
+            "emptied": box(_("empty_cache() after each moment")),
         },
         draw=draw,
-        found="Blue is in use, hatched is idle and kept. A segment goes back whole or not at all: where a "
-        "tensor of 12 MiB has a segment of its own, its gap can go back; where five of 4 MiB share one, it "
-        "cannot.",
+        found=_(
+            "Blue is in use, hatched is idle and kept. A segment goes back whole or not at all: "
+            "where a tensor of 12 MiB has a segment of its own, its gap can go back; where five of "
+            "4 MiB share one, it cannot."
+        ),
         telling={"moments": 3},
     ).show()
 
@@ -132,7 +145,7 @@ def mountain(blocks: int = 6) -> None:
         steps = list(mountain_heights(tuple(again.values())))
         fig, ax = plt.subplots(figsize=(7.2, 3.2))
         fig.subplots_adjust(left=0.1, right=0.98, top=0.87, bottom=0.17)
-        phases = spoken("forward", "computed again", "backward")
+        phases = (N_("forward"), N_("computed again"), N_("backward"))
         for phase, colour in zip(phases, (BLUE, ORANGE, GREEN), strict=True):
             bars = [(i, height / MIB) for i, (name, height) in enumerate(steps) if name == phase]
             if bars:
@@ -141,22 +154,36 @@ def mountain(blocks: int = 6) -> None:
         peak = max(height for _, height in steps) / MIB
         ax.axhline(peak, color=COLOURS[6], linewidth=1)
         ax.set(ylim=(0, 1.05 * whole), xlim=(-0.7, 3 * blocks - 0.3), xticks=[])
-        ax.set(ylabel="activations, MiB", xlabel="time, one bar a block")
+        ax.set(ylabel=_("activations, MiB"), xlabel=_("time, one bar a block"))
         ax.legend(loc="upper right")
         redone = sum(again.values())
-        title = f"peak {peak:.0f} of {whole:.0f} MiB; {redone} of {blocks} blocks computed twice"
+        title = _(
+            "peak {peak:.0f} of {whole:.0f} MiB; {redone} of {blocks} blocks computed twice"
+        ).format(peak=peak, whole=whole, redone=redone, blocks=blocks)
         ax.set_title(title)
         return fig, (
-            f"Activations block by block, counted: with {redone} of {blocks} blocks computed again the "
-            f"peak is {peak:.0f} MiB instead of {whole:.0f}."
+            _(
+                "Activations block by block, counted: with {redone} of {blocks} blocks computed again the "
+                "peak is {peak:.0f} MiB instead of {whole:.0f}."
+            ).format(redone=redone, blocks=blocks, peak=peak, whole=whole)
         )
 
     Explorer(
-        question="You may compute three of six blocks again. Which three save most of the peak?",
-        guesses=("the first three", "the last three", "any three", "any three but the last block"),
-        controls={f"block_{n}": box(f"checkpoint block {n}") for n in range(1, blocks + 1)},
+        question=_("You may compute three of six blocks again. Which three save most of the peak?"),
+        guesses=(
+            _("the first three"),
+            _("the last three"),
+            _("any three"),
+            _("any three but the last block"),
+        ),
+        controls={
+            f"block_{n}": box(_("checkpoint block {n}").format(n=n)) for n in range(1, blocks + 1)
+        },
         draw=draw,
-        found="Each checkpointed block lowers the top where backward begins by the same amount. But it is "
-        "computed again when its turn comes, on top of all that lies before it: the last block cannot help.",
+        found=_(
+            "Each checkpointed block lowers the top where backward begins by the same amount. But "
+            "it is computed again when its turn comes, on top of all that lies before it: the last "
+            "block cannot help."
+        ),
         telling={f"block_{n}": int(n in (1, 2, 3)) for n in range(1, blocks + 1)},
     ).show()

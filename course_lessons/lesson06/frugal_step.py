@@ -3,6 +3,7 @@
 import torch
 
 import simgpu
+from course_language import _
 from course_lessons.shared.checking import how_far_off, keeps, one_thread
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
@@ -47,34 +48,56 @@ def _check(answer, judge):
     for size in (10, 13, 11, ROWS):
         right, got = after_plain_step(size), after(keeps(answer, judge, 1, 2), size)
         if size == ROWS and got.passes > MOST_PASSES:
-            seen = f"{got.passes} passes through the first block for {ROWS:,} rows"
-            judge.no("too-dear", seen=seen, expected=f"at most {MOST_PASSES}")
-        judge.expect("dtypes of the weights", got.dtypes, {torch.float32})
-        judge.expect("a loss with a graph", getattr(got.loss, "requires_grad", False), False)
+            seen = _("{passes} passes through the first block for {rows:,} rows").format(
+                passes=got.passes, rows=ROWS
+            )
+            judge.no(
+                "too-dear",
+                seen=seen,
+                expected=_("at most {most_passes}").format(most_passes=MOST_PASSES),
+            )
+        judge.expect(_("dtypes of the weights"), got.dtypes, {torch.float32})
+        judge.expect(_("a loss with a graph"), getattr(got.loss, "requires_grad", False), False)
         if (off := how_far_off(got.change, right.change)) > TOLERANCE:
             diagnosis = "many-steps" if got.updates > 1 else _followed(got.change, size)
-            seen = f"weights whose change is {off:.1%} off that of the plain step ({size:,} rows)"
-            judge.no(diagnosis, seen=seen, expected=f"at most {TOLERANCE:.0%} off")
+            seen = _(
+                "weights whose change is {off:.1%} off that of the plain step ({size:,} rows)"
+            ).format(off=off, size=size)
+            judge.no(
+                diagnosis,
+                seen=seen,
+                expected=_("at most {tolerance:.0%} off").format(tolerance=TOLERANCE),
+            )
         most = TOLERANCE if off > 1e-4 else 1e-4  # no 16 bits in the change: none in the loss
         judge.expect("loss", judge.number(got.loss), float(right.loss), alike=nearly(most, 0.0))
     if simgpu.unavailable_reason():
-        print("Judged without the simulated device: the result, and the activations that are kept.")
+        print(
+            _("Judged without the simulated device: the result, and the activations that are kept.")
+        )
         if got.peak > 0.5 * right.peak:
-            seen = f"at most {got.peak:,} bytes of activations at once"
-            judge.no("does-not-fit", seen=seen, expected=f"at most {0.5 * right.peak:,.0f} bytes")
+            seen = _("at most {peak:,} bytes of activations at once").format(peak=got.peak)
+            judge.no(
+                "does-not-fit",
+                seen=seen,
+                expected=_("at most {peak:,.0f} bytes").format(peak=0.5 * right.peak),
+            )
         return
     usual, most_bytes = plain_cost()
     try:
-        seconds, _ = step_cost(answer, ROOM)
+        seconds, __ = step_cost(answer, ROOM)
     except Raised as raised:
         if not isinstance(raised.error, torch.OutOfMemoryError):
             raise
         first = str(raised.error).split(" GPU ")[0]
-        wanted = f"a step in {ROOM}; plain takes {most_bytes:,} bytes"
+        wanted = _("a step in {room}; plain takes {most_bytes:,} bytes").format(
+            room=ROOM, most_bytes=most_bytes
+        )
         judge.no("does-not-fit", seen=first, expected=wanted)
     if seconds > TIME * usual:
-        seen = f"{seconds / usual:.2f} times the modelled time of the plain step"
-        judge.no("too-dear", seen=seen, expected=f"at most {TIME} times")
+        seen = _("{share:.2f} times the modelled time of the plain step").format(
+            share=seconds / usual
+        )
+        judge.no("too-dear", seen=seen, expected=_("at most {time} times").format(time=TIME))
 
 
 def _followed(change, size):

@@ -7,6 +7,7 @@ import math
 
 import torch
 
+from course_language import _
 from course_lessons.shared.checking import quick_collection
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
@@ -50,8 +51,8 @@ def _check(answer, judge):
     for search in _SEARCHES:
         _check_search(answer, judge, *search)
     card = Card(11)
-    judge.expect("largest batch where 11 fit", answer(card.works), 11)
-    judge.expect("first tries where no start is given", card.tried[:2], [1, 2])
+    judge.expect(_("largest batch where 11 fit"), answer(card.works), 11)
+    judge.expect(_("first tries where no start is given"), card.tried[:2], [1, 2])
     for error in (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("labels")):
 
         def works(batch, error=error):
@@ -64,38 +65,50 @@ def _check(answer, judge):
             if raised.error is not error:
                 raise
         else:
-            seen = f"{got!r}, although works raised {error!r}"
+            seen = _("{got!r}, although works raised {error!r}").format(got=got, error=error)
             judge.no("swallows", seen=seen, expected=repr(error))
 
 
 def _check_search(answer, judge, most, start, limit):
     card = Card(most)
-    where = f"start={start}, limit={limit}, {most} fit"
+    where = _("start={start}, limit={limit}, {most} fit").format(
+        start=start, limit=limit, most=most
+    )
     try:
         got = answer(card.works, start, limit)
     except Raised as raised:
         if not isinstance(raised.error, torch.OutOfMemoryError):
             raise
-        judge.no("not-caught", seen=f"OutOfMemoryError, {where}", expected="a number")
+        judge.no(
+            "not-caught",
+            seen=_("OutOfMemoryError, {where}").format(where=where),
+            expected=_("a number"),
+        )
     for diagnosis in ("result-kept", "held-by-error", "not-collected"):
         if diagnosis in card.left_over:
-            seen = f"still there at the next try, {where}"
-            judge.no(diagnosis, seen=seen, expected="nothing of the try before")
+            seen = _("still there at the next try, {where}").format(where=where)
+            judge.no(diagnosis, seen=seen, expected=_("nothing of the try before"))
     largest = judge.number(got), min(most, limit or most)
-    judge.expect(f"largest batch, {where}", *(f"{value:g}" for value in largest))
+    judge.expect(
+        _("largest batch, {where}").format(where=where), *(f"{value:g}" for value in largest)
+    )
     limit = limit or math.inf
     doubled, batch = [], start
     while batch <= limit and (not doubled or doubled[-1] <= most):
         doubled.append(batch)
         batch *= 2
-    judge.expect(f"first tries, {where}", card.tried[: len(doubled)], doubled)
+    judge.expect(_("first tries, {where}").format(where=where), card.tried[: len(doubled)], doubled)
     wasted = [b for i, b in enumerate(card.tried) if b in card.tried[:i] or b > limit]
-    judge.expect(f"batches tried again, or above the limit, {where}", wasted, [])
+    judge.expect(
+        _("batches tried again, or above the limit, {where}").format(where=where), wasted, []
+    )
     gap = min(doubled[-1] if doubled else start, limit + 1)
     allowed = len(doubled) + 1 + math.ceil(math.log2(max(gap, 2)))
     if len(card.tried) > allowed:
-        seen = f"{len(card.tried)} tries, {where}: {card.tried}"
-        judge.no(seen=seen, expected=f"at most {allowed}")
+        seen = _("{n_tried} tries, {where}: {tried}").format(
+            n_tried=len(card.tried), where=where, tried=card.tried
+        )
+        judge.no(seen=seen, expected=_("at most {allowed}").format(allowed=allowed))
 
 
 EXERCISE = Exercise(

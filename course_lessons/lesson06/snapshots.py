@@ -16,6 +16,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
+from course_language import _, ngettext
 from course_lessons.shared.memory import scale
 from course_utils import content
 from course_utils.number_format import amount
@@ -81,7 +82,14 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str =
     layers = [(line, curves[line]) for line in curves if line in thick]
     rest = [curves[line] for line in curves if line not in thick]
     if max(others := _sum(rest), default=0) > peak / 100:
-        layers.append((f"{len(rest)} other line{'s' * (len(rest) > 1)}", others))
+        layers.append(
+            (
+                ngettext("{n_rest} other line", "{n_rest} other lines", len(rest)).format(
+                    n_rest=len(rest)
+                ),
+                others,
+            )
+        )
     size, unit = scale(peak)
     fig, ax = plt.subplots(figsize=(8.8, 3.9), layout="constrained")
     heights = [[value / size for value in curve] for _, curve in layers]
@@ -93,13 +101,23 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str =
         if number % 2:
             ax.axvspan(start, end, color="#eeeeea", zorder=0)
         place = {"ha": "center", "va": "bottom", "transform": ax.get_xaxis_transform()}
-        ax.text((start + end) / 2, 1.02, f"step {number}", fontsize=9, **place)
-    ax.set(xlim=(0, ends), ylim=(0, None), ylabel=f"memory, {unit}")
-    ax.set_xlabel("allocations and frees, in their order")
+        ax.text(
+            (start + end) / 2, 1.02, _("step {number}").format(number=number), fontsize=9, **place
+        )
+    ax.set(xlim=(0, ends), ylim=(0, None), ylabel=_("memory, {unit}").format(unit=unit))
+    ax.set_xlabel(_("allocations and frees, in their order"))
     handles, labels = ax.get_legend_handles_labels()
     fig.legend(handles[::-1], labels[::-1], loc="outside right center", fontsize=9)
-    each = "; ".join(f"{line} up to {amount(max(curve), 'B')}" for line, curve in layers)
-    present(fig, f"Memory over {ends} events, at most {amount(peak, 'B')}, by line: {each}.")
+    each = "; ".join(
+        _("{line} up to {max_curve}").format(line=line, max_curve=amount(max(curve), "B"))
+        for line, curve in layers
+    )
+    present(
+        fig,
+        _("Memory over {ends} events, at most {peak}, by line: {each}.").format(
+            ends=ends, peak=amount(peak, "B"), each=each
+        ),
+    )
 
 
 def _starts(blocks: list[dict[str, Any]], function: str) -> list[int]:
@@ -129,7 +147,7 @@ def _own_line(frames: list[dict[str, Any]]) -> tuple[str, str]:
     own = [(path, frame) for path, frame in others if not _INSTALLED.search(str(path))]
     for path, frame in own or others:
         function = frame["name"]
-        place = f"line {frame['line']}"
+        place = _("line {line}").format(line=frame["line"])
         if any(part.startswith("ipykernel_") for part in path.parts):
             text = linecache.getline(frame["filename"], frame["line"]).strip()
             return _shortened(f"{place}: {text or function}"), function

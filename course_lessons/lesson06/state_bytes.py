@@ -5,6 +5,7 @@ import operator
 import torch
 from torch import nn
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -53,7 +54,7 @@ def _cases():
 
 def _read(judge, got):
     keys = ("parameters", "gradients", "optimizer", "buffers")
-    judge.is_a(got, dict, "a dict")
+    judge.is_a(got, dict, _("a dict"))
     if set(got) != set(keys):
         judge.no(seen=list(got), expected=list(keys))
     return {key: judge.number(got[key]) for key in keys}
@@ -115,7 +116,9 @@ print(every, floats)  # 112 96
         known_mistakes_of(state_bytes, _MISTAKES),
         read=_read,
         alike=operator.eq,
-        situation=lambda model, states: f"{model.called}, {states} states",
+        situation=lambda model, states: _("{called}, {states} states").format(
+            called=model.called, states=states
+        ),
         shown=lambda sizes: ", ".join(
             f"{key} {size:,.0f}" if size == int(size) else f"{key} {size:.4g}"
             for key, size in sizes.items()

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 import simgpu
+from course_language import _
 from course_lessons.shared.checking import how_far_off
 from course_utils.exercises import Exercise, Judge, lesson
 from course_utils.exercises.values import diff_texts, nearly, rounded
@@ -63,12 +64,18 @@ def judge_result(letter: str, got: Run, judge: Judge, known_mistakes: Mapping[st
     right, tolerance = _on_cpu(letter), _TOLERANCE.get(letter, 1e-4)
     listed = _numbers(got.result, judge)
     for dtype in got.dtypes - {torch.float32}:
-        judge.no("weights-dtype", seen=f"weights in {dtype}", expected="float32 in every step")
+        judge.no(
+            "weights-dtype",
+            seen=_("weights in {dtype}").format(dtype=dtype),
+            expected=_("float32 in every step"),
+        )
     here = "cpu" if simgpu.unavailable_reason() else "sim"
     if got.devices - {here}:
-        judge.no(seen="steps with the weights on the CPU", expected=f"on {here}")
-    judge.expect("steps of the given optimizer", got.optimizer_steps, right.optimizer_steps)
-    judge.expect("numbers in the list", len(listed), len(right.result))
+        judge.no(
+            seen=_("steps with the weights on the CPU"), expected=_("on {here}").format(here=here)
+        )
+    judge.expect(_("steps of the given optimizer"), got.optimizer_steps, right.optimizer_steps)
+    judge.expect(_("numbers in the list"), len(listed), len(right.result))
     off = how_far_off(got.moved, right.moved)
     trained, alike = off <= tolerance, nearly(tolerance, 1e-6)(listed, right.result)
     if trained and alike:
@@ -77,8 +84,8 @@ def judge_result(letter: str, got: Run, judge: Judge, known_mistakes: Mapping[st
     seen, expected = diff_texts(*short, nearly(tolerance, 1e-4))
     if alike:
         seen, expected = (
-            f"weights whose change is off by {off:.2g} of it",
-            "those of the given loop",
+            _("weights whose change is off by {off:.2g} of it").format(off=off),
+            _("those of the given loop"),
         )
     if trained and any(listed) and all(map(rounded, listed, right.result)):
         judge.no("rounded", seen=f"{listed[0]:.7g}", expected=f"{right.result[0]:.7g}")
@@ -96,17 +103,19 @@ def judge_result(letter: str, got: Run, judge: Judge, known_mistakes: Mapping[st
 def _numbers(result: Any, judge: Judge) -> list[float]:
     values = result if isinstance(result, (list, tuple)) else [result]
     if any(isinstance(value, Tensor) for value in values):
-        judge.no(seen="tensors in the place of numbers", expected="Python numbers")
-    judge.is_a(result, (list, tuple), "a list of Python numbers")
-    return [float(judge.is_a(v, numbers.Real, "a list of Python numbers")) for v in result]
+        judge.no(seen=_("tensors in the place of numbers"), expected=_("Python numbers"))
+    judge.is_a(result, (list, tuple), _("a list of Python numbers"))
+    return [float(judge.is_a(v, numbers.Real, _("a list of Python numbers"))) for v in result]
 
 
 def times(letter: str, got: Run) -> dict[str, str]:
     """Return what ``judge.no`` shows of an answer's modelled time, and of what it may take."""
     given = seconds(faulty_run(letter).seconds)
     return {
-        "seen": f"{seconds(got.seconds)} (modelled); the given loop takes {given}",
-        "expected": f"at most {seconds(limit(letter))}",
+        "seen": _("{seconds} (modelled); the given loop takes {given}").format(
+            seconds=seconds(got.seconds), given=given
+        ),
+        "expected": _("at most {limit}").format(limit=seconds(limit(letter))),
     }
 
 
@@ -123,8 +132,10 @@ def judge_waits(
         within = sum(b - a > own / steps for a, b in itertools.pairwise(stood))
         judge.no(
             diagnosis if within >= steps - 1 else "wrong-value",
-            seen=f"{waits} waits in {within} of {steps} steps, copies to the device not counted",
-            expected="no wait before the last step is made",
+            seen=_(
+                "{waits} waits in {within} of {steps} steps, copies to the device not counted"
+            ).format(waits=waits, within=within, steps=steps),
+            expected=_("no wait before the last step is made"),
         )
 
 
@@ -146,17 +157,21 @@ def mend(
 
     def check(answer: Loop, judge: Judge) -> None:
         if simgpu.unavailable_reason():
-            print("Judged without the simulated device: the result, not the time.")
+            print(_("Judged without the simulated device: the result, not the time."))
             judge_result(letter, detective.run_on_cpu(letter, answer), judge, known_mistakes)
             return
         small = detective.run(letter, answer, values=True, facts=False)
         early = any(copy.non_blocking and copy.code == "d2h" for copy in small.counters.copies)
         if early and not small.counters.synchronizations:
             judge.no(
-                "too-early", seen="a copy that nobody waited for", expected="a wait at the end"
+                "too-early",
+                seen=_("a copy that nobody waited for"),
+                expected=_("a wait at the end"),
             )
         if small.changed:
-            judge.no("changed-input", seen="other numbers in the batches", expected="those given")
+            judge.no(
+                "changed-input", seen=_("other numbers in the batches"), expected=_("those given")
+            )
         judge_result(letter, small, judge, known_mistakes)
         if judge_small:
             judge_small(small, judge)

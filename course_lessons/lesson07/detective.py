@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import simgpu
-from course_language import word
+from course_language import _
 from course_lessons.lesson07.loops import CASES, CHOICES, FAULTS, Case  # noqa: F401  (used by the lesson)
 from course_lessons.shared import memory, profiling
 from course_lessons.shared.checking import tensors_in
@@ -93,7 +93,9 @@ class Run:
         for number, step in enumerate(self.steps, 1):
             ends = [s.end for s in self.timeline.spans[: step.spans] if s.kind == "kernel"]
             end = max(ends, default=start)
-            phases.append(Span("phases", f"step {number}", start, end, "phase"))
+            phases.append(
+                Span("phases", _("step {number}").format(number=number), start, end, "phase")
+            )
             start = end
         return Trace(spans + phases, "modelled")
 
@@ -230,25 +232,39 @@ def present(letter: str, loop: Callable[..., Any] | None = None) -> None:
     if loop is None:
         _show_code(textwrap.dedent(inspect.getsource(case.loop)))
     if reason := worker.unavailable_reason():
-        print(f"No times for this loop: they need the simulated device. {reason}")
+        print(
+            _("No times for this loop: they need the simulated device. {reason}").format(
+                reason=reason
+            )
+        )
         return
     if loop is None:
         before = run(letter)
-        print(f"Loop {letter}: {len(before.steps)} steps in {seconds(before.seconds)} (modelled).")
+        print(
+            _("Loop {letter}: {n_steps} steps in {seconds} (modelled).").format(
+                letter=letter, n_steps=len(before.steps), seconds=seconds(before.seconds)
+            )
+        )
         _show_figures({f"loop {letter}": before}, case)
-        _draw(f"Loop {letter}", before, case)
+        _draw(_("Loop {letter}").format(letter=letter), before, case)
         return
     from course_utils.exercises import lesson  # they import this module
 
     outcome = getattr(lesson("07"), f"mend_{letter}").result(loop).outcome
     if outcome != "right":
-        print("Once the check says Right, your loop and the old one stand here side by side.")
+        print(_("Once the check says Right, your loop and the old one stand here side by side."))
         return
     before, after = run(letter), run(letter, loop)
-    print(f"Modelled: {seconds(before.seconds)} before, {seconds(after.seconds)} after.")
-    names = word("before"), word("mended")
+    print(
+        _("Modelled: {seconds} before, {after_seconds} after.").format(
+            seconds=seconds(before.seconds), after_seconds=seconds(after.seconds)
+        )
+    )
+    names = _("before"), _("mended")
     _show_figures(dict(zip(names, (before, after), strict=True)), case)
-    _draw(f"Your loop {letter}", after, case, before.until(case.drawn).seconds)
+    _draw(
+        _("Your loop {letter}").format(letter=letter), after, case, before.until(case.drawn).seconds
+    )
 
 
 def _show_code(code: str) -> None:
@@ -262,21 +278,32 @@ def _show_code(code: str) -> None:
 
 def _show_figures(runs: Mapping[str, Run], case: Case) -> None:
     rows = [
-        ("the device computes", *(f"{r.facts.busy:.0%} of the time" for r in runs.values())),
-        ("kernels launched", *(f"{r.counters.launches:,}" for r in runs.values())),
-        ("the host waited", *(_times(r.counters.synchronizations) for r in runs.values())),
-        ("copies to the device", *(f"{r.counters.copies_to_device:,}" for r in runs.values())),
+        (
+            _("the device computes"),
+            *(_("{busy:.0%} of the time").format(busy=r.facts.busy) for r in runs.values()),
+        ),
+        (_("kernels launched"), *(f"{r.counters.launches:,}" for r in runs.values())),
+        (_("the host waited"), *(_times(r.counters.synchronizations) for r in runs.values())),
+        (_("copies to the device"), *(f"{r.counters.copies_to_device:,}" for r in runs.values())),
     ]
-    show_table((f"simulated {case.profile}", *runs), rows, ["modelled"] * len(rows))
+    show_table(
+        (_("simulated {profile}").format(profile=case.profile), *runs),
+        rows,
+        ["modelled"] * len(rows),
+    )
 
 
 def _times(number: int) -> str:
-    return "once" if number == 1 else f"{number:,} times"
+    return _("once") if number == 1 else _("{number:,} times").format(number=number)
 
 
 def _draw(name: str, done: Run, case: Case, until: float | None = None) -> None:
     drawn = done.until(case.drawn)
-    shown = "all steps" if case.drawn is None else f"the first {case.drawn} steps"
+    shown = (
+        _("all steps")
+        if case.drawn is None
+        else _("the first {drawn} steps").format(drawn=case.drawn)
+    )
     if case.drawn == 1:
-        shown = "the first step"
+        shown = _("the first step")
     plots.present(drawn.plot(f"{name}, {shown}", until), drawn.alt())

@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from course_language import say, spoken
+from course_language import N_, _
 from course_lessons.shared.profiling import Facts
 from course_lessons.shared.roofline import roofline  # noqa: F401  (a drawing of this lesson)
 from course_lessons.shared.traces import Trace
@@ -21,12 +21,12 @@ from simgpu.clock import Span
 
 _DOINGS = {
     # kind of span: name in the legend, colour, hatching
-    "kernel": ("computing", COLOURS[0], ""),
-    "copy": ("copying", COLOURS[4], "////"),
-    "operation": ("PyTorch's operations", COLOURS[3], ""),
-    "launch": ("launching", COLOURS[5], ""),
-    "work": ("loading", COLOURS[2], "...."),
-    "wait": ("waiting", "#d0d0cc", ""),
+    "kernel": (_("computing"), COLOURS[0], ""),
+    "copy": (_("copying"), COLOURS[4], "////"),
+    "operation": (_("PyTorch's operations"), COLOURS[3], ""),
+    "launch": (_("launching"), COLOURS[5], ""),
+    "work": (_("loading"), COLOURS[2], "...."),
+    "wait": (_("waiting"), "#d0d0cc", ""),
     "phase": ("", "#eeeeea", ""),
 }
 
@@ -37,7 +37,7 @@ def timelines(traces: Mapping[str, Trace]) -> None:
     What is too short to see by itself is drawn as bars whose height is its share of the time. ``traces`` has
     for each title a trace, as ``traces.trace`` or ``traces.read`` return.
     """
-    lanes = {title: trace.lanes or ["host"] for title, trace in traces.items()}
+    lanes = {title: trace.lanes or [_("host")] for title, trace in traces.items()}
     heights = [0.62 + 0.34 * len(names) for names in lanes.values()]
     size = (8.8, 0.4 + sum(heights))
     fig, axes = plt.subplots(
@@ -76,19 +76,26 @@ def timelines(traces: Mapping[str, Trace]) -> None:
                         ax.annotate(span.name, at, ha="center", va="center", fontsize=8.5)
         ax.set_yticks(range(len(lanes[title])), [_lane(lane) for lane in lanes[title]])
         ax.set(ylim=(len(lanes[title]) - 0.5, -0.5), xlim=(0, trace.seconds * scale or 1))
-        ax.set_title(f"{title} ({trace.kind}, {unit})", fontsize=10)
+        ax.set_title(
+            _("{title} ({kind}, {unit})").format(title=title, kind=_(trace.kind), unit=unit),
+            fontsize=10,
+        )
         ax.grid(visible=False)
         said.append(
-            f"{title}: {seconds(trace.seconds)}, device busy {trace.share('kernel'):.0%}, host waits "
-            f"{trace.share('wait', on_host=True):.0%}"
+            _("{title}: {seconds}, device busy {share:.0%}, host waits {share2:.0%}").format(
+                title=title,
+                seconds=seconds(trace.seconds),
+                share=trace.share("kernel"),
+                share2=trace.share("wait", on_host=True),
+            )
         )
     names = [name for name, _, _ in _DOINGS.values() if name in shown]
     looks = [shown[name] for name in names]
     fig.legend(looks, names, loc="outside upper center", ncols=6, fontsize=9)
     if binned:
-        note = "Bars too short to see become one, as high as their share of the time."
+        note = _("Bars too short to see become one, as high as their share of the time.")
         fig.supxlabel(note, fontsize=9)
-    present(fig, f"Timelines of host and device. {'; '.join(said)}.")
+    present(fig, _("Timelines of host and device. {said}.").format(said="; ".join(said)))
 
 
 _BINS = 240
@@ -108,8 +115,12 @@ def _shares(spans: Sequence[Span], trace: Trace) -> np.ndarray:
 
 
 def _lane(lane: str) -> str:
-    ours = {"compute": "device", "host to device": "to device", "device to host": "to host"}
-    ours["device copy"] = spoken("copies")
+    ours = {
+        "compute": _("device"),
+        "host to device": _("to device"),
+        "device to host": _("to host"),
+    }
+    ours["device copy"] = N_("copies")
     return next((name for words, name in ours.items() if words in lane), lane)
 
 
@@ -118,8 +129,8 @@ def facts(loops: Mapping[str, Facts], kind: str | Sequence[str]) -> None:
 
     ``kind`` is ``"measured"``, ``"modelled"`` or ``"published"``; a list where the rows differ.
     """
-    head = ("", "a step", "device computes", "host loads", "host waits")
-    head += ("of best FLOP/s", "of best bytes/s", "kernels", "each")
+    head = ("", _("a step"), _("device computes"), _("host loads"), _("host waits"))
+    head += (_("of best FLOP/s"), _("of best bytes/s"), _("kernels"), _("each"))
     rows = []
     for name, f in loops.items():
         shares = (f.busy, f.loading, f.waiting, f.flop_share, f.byte_share)
@@ -129,12 +140,14 @@ def facts(loops: Mapping[str, Facts], kind: str | Sequence[str]) -> None:
     kinds = [kind] * len(rows) if isinstance(kind, str) else list(kind)
     alike = len(set(kinds)) == 1
     if not alike:
-        head += ("kind",)
+        head += (_("kind"),)
         rows = [(*row, of) for row, of in zip(rows, kinds, strict=True)]
-    which = f"All {say(kinds[0])}; shares" if alike else "Shares"
-    note = f"{which} of the time, and of the best rates while the device computes."
+    which = _("All {first_kind}; shares").format(first_kind=_(kinds[0])) if alike else _("Shares")
+    note = _("{which} of the time, and of the best rates while the device computes.").format(
+        which=which
+    )
     if any("–" in row for row in rows):
-        note += " –: a recording does not tell."
+        note += _(" –: a recording does not tell.")
     show_table(head, rows, kinds, note)
 
 
@@ -145,25 +158,35 @@ def busy_but(loops: Mapping[str, tuple[float, float]], kind: str) -> None:
     """
     fig, ax = plt.subplots(figsize=(7.6, 0.8 * len(loops) + 1.0), layout="constrained")
     for i, (name, hatch) in enumerate(
-        (("of the time a kernel ran", ""), ("of the best FLOP/s", "//"))
+        ((_("of the time a kernel ran"), ""), (_("of the best FLOP/s"), "//"))
     ):
         values = [100 * shares[i] for shares in loops.values()]
         look = {"color": COLOURS[i], "hatch": hatch, "edgecolor": "white", "label": name}
         bars = ax.barh(np.arange(len(loops)) + (i - 0.5) * 0.38, values, 0.36, **look)
         ax.bar_label(bars, [_percent(value) for value in values], padding=3, fontsize=9)
     ax.set_yticks(range(len(loops)), list(loops))
-    ax.set(ylim=(len(loops) - 0.5, -0.5), xlim=(0, 115), xlabel=f"share, % ({kind})")
+    ax.set(
+        ylim=(len(loops) - 0.5, -0.5),
+        xlim=(0, 115),
+        xlabel=_("share, % ({kind})").format(kind=_(kind)),
+    )
     ax.grid(axis="y", visible=False)
     fig.legend(loc="outside upper center", ncols=2)
     each = "; ".join(
-        f"{n}: {a:.0%} of the time, {b:.2%} of the best FLOP/s" for n, (a, b) in loops.items()
+        _("{n}: {a:.0%} of the time, {b:.2%} of the best FLOP/s").format(n=n, a=a, b=b)
+        for n, (a, b) in loops.items()
     )
-    present(fig, f"How long a kernel ran, and how much of the best FLOP/s was reached. {each}.")
+    present(
+        fig,
+        _("How long a kernel ran, and how much of the best FLOP/s was reached. {each}.").format(
+            each=each
+        ),
+    )
 
 
 def _percent(value: float) -> str:
     if value < 0.01:
-        return "under 0.01 %"
+        return _("under 0.01 %")
     return f"{value:.0f} %" if value >= 1 else f"{value:.2f} %"
 
 
@@ -189,9 +212,13 @@ def changes(gains: Mapping[str, Mapping[str, float]], kind: str) -> None:
     ax.tick_params(length=0)
     ax.grid(visible=False)
     ax.spines[:].set_visible(False)
-    ax.set_xlabel(f"times as fast as before ({kind}); bold from 1.2 on; – nothing to change")
+    ax.set_xlabel(
+        _("times as fast as before ({kind}); bold from 1.2 on; – nothing to change").format(
+            kind=_(kind)
+        )
+    )
     best = "; ".join(
         f"{loop}: {', '.join(f'{n} {gain:.2g}' for n, gain in row.items() if not math.isnan(gain))}"
         for loop, row in gains.items()
     )
-    present(fig, f"Times as fast by each change. {best}.")
+    present(fig, _("Times as fast by each change. {best}.").format(best=best))

@@ -5,6 +5,7 @@ from time import perf_counter
 import torch
 
 import simgpu
+from course_language import _
 from course_lessons.shared import memory
 from course_utils.exercises import Exercise
 
@@ -29,7 +30,7 @@ def event_seconds(work, device, repeats):
 
 def _check(answer, judge):
     if simgpu.unavailable_reason():
-        print("Judged on the CPU alone: the simulated device, which has events, is not there.")
+        print(_("Judged on the CPU alone: the simulated device, which has events, is not there."))
     else:
         works = []
         for length, repeats in ((0.2, 4), (0.3, 7), (0.2, 1)):
@@ -40,10 +41,12 @@ def _check(answer, judge):
             if between := work.waits[-1] - work.waits[-work.repeats]:
                 judge.no(
                     "waits-between",
-                    seen=f"{between} waits between the first and the last of {work.repeats} repeats",
-                    expected="one wait, after the last",
+                    seen=_(
+                        "{between} waits between the first and the last of {repeats} repeats"
+                    ).format(between=between, repeats=work.repeats),
+                    expected=_("one wait, after the last"),
                 )
-    for _ in range(5):  # another program may take the CPU away for a moment
+    for __ in range(5):  # another program may take the CPU away for a moment
         works = [UnevenWork(torch.device("cpu"), 5e-4, n).time(answer, judge) for n in (4, 2)]
         if all(work.is_right for work in works):
             return
@@ -65,11 +68,13 @@ def _judge_times(works, judge):
         waited = not work.waits or work.counters.synchronizations > work.waits[-1]
         if not waited and 0 < work.got < 0.01 * mean:
             mistakes = ["only-launches"]
-        wanted = f"{mean:.3g} s, after 1 call and {n} that are timed"
+        wanted = _("{mean:.3g} s, after 1 call and {n} that are timed").format(mean=mean, n=n)
         judge.no(
             mistakes[0] if mistakes else "wrong-value",
-            seen=f"{work.got:.3g} s after {calls} calls on {work.device.type}",
-            expected=wanted if calls > n else f"1 call and {n} that are timed",
+            seen=_("{got:.3g} s after {calls} calls on {type}").format(
+                got=work.got, calls=calls, type=work.device.type
+            ),
+            expected=wanted if calls > n else _("1 call and {n} that are timed").format(n=n),
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor
 
 import simgpu
+from course_language import _
 
 Batches = Sequence[tuple[Tensor, ...]]
 
@@ -60,7 +61,7 @@ class Loader:
             # Batch by batch in turn: a worker begins when it is done with its last one and has room.
             before = ready[number - self.workers] if number >= self.workers else 0.0
             ready.append(max(before, taken[number]) + each)
-            simgpu.host_work(max(0.0, ready[number] - MACHINE.host.now), "wait for the loader")
+            simgpu.host_work(max(0.0, ready[number] - MACHINE.host.now), _("wait for the loader"))
             taken.append(MACHINE.host.now)
             yield tuple(map(_pinned, batch)) if self.pin_memory else batch
 

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_language import _
+
 from .loader import Loader
 
 # The loops ---------------------------------------------------------------------------------------
@@ -213,12 +215,12 @@ class Case:
 
 
 CASES = {
-    "a": Case(loop_a, _case_a, "waits for the device", no_data=True),
-    "b": Case(loop_b, _case_b, "many small copies"),
-    "c": Case(loop_c, _case_c, "waits for data", drawn=8),
-    "d": Case(loop_d, _case_d, "many small kernels", drawn=1),
-    "e": Case(loop_e, _case_e, "slow arithmetic", no_data=True, profile="A100"),
-    "f": Case(loop_f, _case_f, "work that grows", no_data=True, drawn=None),
+    "a": Case(loop_a, _case_a, _("waits for the device"), no_data=True),
+    "b": Case(loop_b, _case_b, _("many small copies")),
+    "c": Case(loop_c, _case_c, _("waits for data"), drawn=8),
+    "d": Case(loop_d, _case_d, _("many small kernels"), drawn=1),
+    "e": Case(loop_e, _case_e, _("slow arithmetic"), no_data=True, profile="A100"),
+    "f": Case(loop_f, _case_f, _("work that grows"), no_data=True, drawn=None),
 }
 
 FAULTS = {letter: case.fault for letter, case in CASES.items()}

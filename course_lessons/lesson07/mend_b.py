@@ -3,6 +3,7 @@
 import torch
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 
 from . import (
@@ -29,8 +30,10 @@ def _judge_b(got, judge):
     few = [copy for copy in sent if copy.bytes <= 8]
     most = 8 * len(got.steps)
     seen = {
-        "seen": f"{len(sent)} copies to the device, {sum(copy.bytes for copy in sent):,} bytes",
-        "expected": f"two copies a step and {_B_BYTES:,} bytes, or fewer",
+        "seen": _("{n_sent} copies to the device, {total:,} bytes").format(
+            n_sent=len(sent), total=sum(copy.bytes for copy in sent)
+        ),
+        "expected": _("two copies a step and {b_bytes:,} bytes, or fewer").format(b_bytes=_B_BYTES),
     }
     if len(few) > most >= len(sent) - len(few):
         judge.no("labels-too", **seen)

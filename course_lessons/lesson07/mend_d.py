@@ -3,6 +3,7 @@
 import torch
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 
 from . import detective  # noqa: F401  (the stub's cell names it)
@@ -24,8 +25,12 @@ def mend_d(model, batches, optimizer):
 def _judge_d(got, judge):
     launches, few = got.counters.launches, reference_run("d").counters.launches
     seen = {
-        "seen": f"{launches} kernels, {got.calls} calls of the model; {times('d', got)['seen']}",
-        "expected": f"about {few} kernels, {len(got.steps)} calls; {times('d', got)['expected']}",
+        "seen": _("{launches} kernels, {calls} calls of the model; {seen}").format(
+            launches=launches, calls=got.calls, seen=times("d", got)["seen"]
+        ),
+        "expected": _("about {few} kernels, {n_steps} calls; {expected}").format(
+            few=few, n_steps=len(got.steps), expected=times("d", got)["expected"]
+        ),
     }
     steps = len(got.steps)
     if launches > 1.5 * few and got.calls > steps:

@@ -3,6 +3,7 @@
 import torch
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 
 from . import detective  # noqa: F401  (the stub's cell names it)
@@ -36,11 +37,15 @@ def _judge_e(got, judge):
     share = slow / max(1, sum(s.flops for s in products))
     if share > 0.05:
         seen = times("e", got)
-        seen["seen"] = f"{share:.0%} of the products' FLOP in float32; {seen['seen']}"
+        seen["seen"] = _("{share:.0%} of the products' FLOP in float32; {seen}").format(
+            share=share, seen=seen["seen"]
+        )
         judge.no("as-slow" if share > 0.95 else "only-some", **seen)
     if got.seconds > limit("e"):
         seen = times("e", got)
-        seen["seen"] = f"{got.calls} calls of the model in {len(got.steps)} steps; {seen['seen']}"
+        seen["seen"] = _("{calls} calls of the model in {n_steps} steps; {seen}").format(
+            calls=got.calls, n_steps=len(got.steps), seen=seen["seen"]
+        )
         judge.no("in-pieces" if got.calls > len(got.steps) else "wrong-value", **seen)
 
 

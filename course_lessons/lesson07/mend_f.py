@@ -3,6 +3,7 @@
 import torch
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 
 from . import (
@@ -35,8 +36,10 @@ def _judge_f(got, judge):
     if got.seconds <= limit("f") and len(each) > 2 and each[-1] - each[1] > loops.ROWS_F:
         judge.no(
             "still-grows",
-            seen=f"{each[1]:,.0f} bytes read and written in the second step, {each[-1]:,.0f} in the last",
-            expected="as many in each step",
+            seen=_(
+                "{second_each:,.0f} bytes read and written in the second step, {last_each:,.0f} in the last"
+            ).format(second_each=each[1], last_each=each[-1]),
+            expected=_("as many in each step"),
         )
     if got.seconds > limit("f"):
         late = got.rest_seconds > 0.25 * got.seconds

@@ -1,5 +1,6 @@
 """Which share of the chip works for you."""
 
+from course_language import _
 from course_lessons.shared.checking import OrValueError
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
@@ -32,12 +33,14 @@ class _Shares(OrValueError):
 
         super().__call__(call, judge)
         if any(silent):
-            judge.no(seen="ValueError without a word", expected="what is wrong")
+            judge.no(seen=_("ValueError without a word"), expected=_("what is wrong"))
 
 
 def _read(judge, got):
     if isinstance(got, BaseException):
-        judge.no("returned", seen=f"{got!r} returned", expected="ValueError raised")
+        judge.no(
+            "returned", seen=_("{got!r} returned").format(got=got), expected=_("ValueError raised")
+        )
     return judge.number(got)
 
 
@@ -88,9 +91,9 @@ print(charge_left(30, 40))  # 0.25
         _CASES,
         known_mistakes_of(mfu, _MISTAKES),
         read=_read,
-        situation=lambda flops, time, peak: (
-            f"{flops:.3g} FLOP in {time:g} s, peak {peak:.3g} FLOP/s"
-        ),
+        situation=lambda flops, time, peak: _(
+            "{flops:.3g} FLOP in {time:g} s, peak {peak:.3g} FLOP/s"
+        ).format(flops=flops, time=time, peak=peak),
     ),
     why="MFU compares a training with what the chip could do, whatever the model and the chip. A share "
     "above 1 is common in practice: often the peak is that of another number format.",

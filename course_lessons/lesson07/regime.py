@@ -2,6 +2,7 @@
 
 from itertools import product
 
+from course_language import _
 from course_lessons.shared.profiling import Facts
 from course_utils.exercises import Exercise
 
@@ -49,14 +50,23 @@ def _diagnosis(name, right, case):
 
 def _check(answer, judge):
     for case in _cases():
-        name, right = judge.is_a(answer(case), str, "one of the six names"), regime(case)
+        name, right = judge.is_a(answer(case), str, _("one of the six names")), regime(case)
         if name not in (*DEVICE, *HOST):
             judge.no(seen=repr(name), expected=", ".join((*HOST, *DEVICE[::-1])))
         if name != right:
             judge.no(
                 _diagnosis(name, right, case),
-                seen=f"{name} for busy {case.busy:g}, loading {case.loading:g}, waiting {case.waiting:g}, "
-                f"FLOP/s {case.flop_share:g}, bytes/s {case.byte_share:g}",
+                seen=_(
+                    "{name} for busy {busy:g}, loading {loading:g}, waiting {waiting:g}, "
+                    "FLOP/s {flop_share:g}, bytes/s {byte_share:g}"
+                ).format(
+                    name=name,
+                    busy=case.busy,
+                    loading=case.loading,
+                    waiting=case.waiting,
+                    flop_share=case.flop_share,
+                    byte_share=case.byte_share,
+                ),
                 expected=right,
             )
 

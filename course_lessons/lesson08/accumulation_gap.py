@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.checking import one_thread
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
@@ -28,7 +29,7 @@ def accumulation_gap(model, loss_fn, x, y, size):
 
 
 def _mode(module):
-    return "train mode" if module.training else "eval mode"
+    return _("train mode") if module.training else _("eval mode")
 
 
 def _case(norm, rows, size, training=True):
@@ -58,7 +59,9 @@ def _look(gap, model, *_):
 
 def _situation(model, loss_fn, x, y, size):
     layers = ", ".join(type(layer).__name__ for layer in model)
-    return f"{len(x)} rows in parts of {size}, layers {layers}, {_mode(model)}"
+    return _("{count} rows in parts of {size}, layers {layers}, {mode}").format(
+        count=len(x), size=size, layers=layers, mode=_mode(model)
+    )
 
 
 _PARTS = "zip(x.split(size), y.split(size), strict=True)"
@@ -82,7 +85,7 @@ _GAPS = ComparesToReference(
         _case(None, 5, 8),  # one part
     ],
     known_mistakes_of(accumulation_gap, MISTAKES),
-    read=lambda judge, got: judge.number(judge.is_a(got, Real, "a Python number")),
+    read=lambda judge, got: judge.number(judge.is_a(got, Real, _("a Python number"))),
     look=_look,
     alike=nearly(1e-3, 1e-9),
     situation=_situation,

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from course_language import _
 from course_utils.exercises import Exercise
 
 from .checking import other_device
@@ -41,14 +42,14 @@ def _check_as_numpy(answer, judge):
                     graph = tensor.requires_grad, tensor.grad_fn is None
                     _judge_array(answer(tensor), tensor, judge)
                     after = tensor.requires_grad, tensor.grad_fn is None
-                    what = "requires_grad, and whether there is no grad_fn, after the call"
+                    what = _("requires_grad, and whether there is no grad_fn, after the call")
                     judge.expect(what, after, graph, "changes-the-tensor")
 
 
 def _judge_array(got, tensor, judge):
     if isinstance(got, torch.Tensor):
-        judge.no("still-a-tensor", seen=got, expected="a NumPy array")
-    judge.is_a(got, np.ndarray, "a NumPy array")
+        judge.no("still-a-tensor", seen=got, expected=_("a NumPy array"))
+    judge.is_a(got, np.ndarray, _("a NumPy array"))
     right = as_numpy(tensor)
     judge.expect("shape", got.shape, right.shape)
     equal = np.array_equal(got.astype(float), right.astype(float))
@@ -59,7 +60,9 @@ def _judge_array(got, tensor, judge):
         diagnosis = "other-bf16" if equal or np.isfinite(got.astype(float)).all() else "overflow"
     elif tensor.dtype.is_floating_point and got.dtype.itemsize < right.dtype.itemsize:
         diagnosis = "loses-digits"
-    seen = f"{got.dtype} {got.tolist()} from {tensor.dtype}"
+    seen = _("{dtype} {got} from {tensor_dtype}").format(
+        dtype=got.dtype, got=got.tolist(), tensor_dtype=tensor.dtype
+    )
     judge.no(diagnosis, seen=seen, expected=f"{right.dtype} {right.tolist()}")
 
 

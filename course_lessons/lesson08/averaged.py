@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -33,7 +34,9 @@ class _LiveStates:
 
     def __init__(self, dtype, values):
         kind = str(dtype).removeprefix("torch.")
-        self.text = f"{len(values)} {kind} states, {values[0]:g} … {values[-1]:g}"
+        self.text = _("{n_values} {kind} states, {first_value:g} … {last_value:g}").format(
+            n_values=len(values), kind=_(kind), first_value=values[0], last_value=values[-1]
+        )
         self.values, self.changed = values, False
         self.state = {
             "weight": torch.zeros(2, 3, dtype=dtype),
@@ -86,8 +89,8 @@ _MISTAKES = {
 
 
 def _read(judge, got):
-    for value in judge.is_a(got, Mapping, "a dict of tensors").values():
-        judge.is_a(value, Tensor, "a tensor in each place")
+    for value in judge.is_a(got, Mapping, _("a dict of tensors")).values():
+        judge.is_a(value, Tensor, _("a tensor in each place"))
     return dict(got)
 
 
@@ -132,7 +135,9 @@ print(smooth)  # 3.71
             **{name: (value.dtype, value) for name, value in got.items()},
         },
         alike=nearly(),
-        situation=lambda states, decay: f"{states.text}, decay {decay}",
+        situation=lambda states, decay: _("{text}, decay {decay}").format(
+            text=states.text, decay=decay
+        ),
     ),
     why="In 16 bits, one update of a slow average is smaller than half the gap between two numbers, so the "
     "average stays where it began, and you'd evaluate the network as it was at the start. "

@@ -5,6 +5,7 @@ import operator
 import torch
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -47,15 +48,17 @@ _MISTAKES = {
 
 
 def _read(judge, got):
-    rows = [plain(row) for row in judge.listed(got, "a list of row numbers")]
+    rows = [plain(row) for row in judge.listed(got, _("a list of row numbers"))]
     if isinstance(got, torch.Tensor) or bool in map(type, rows):
         mask = bool in map(type, rows) and "mask"
-        judge.no(mask or "wrong-value", seen=got, expected="a list of row numbers")
+        judge.no(mask or "wrong-value", seen=got, expected=_("a list of row numbers"))
     return rows
 
 
 def _situation(labels, classes, ignore_index=-100):
-    return f"labels {labels.tolist()}, {classes} classes, ignore_index {ignore_index}"
+    return _("labels {labels}, {classes} classes, ignore_index {ignore_index}").format(
+        labels=labels.tolist(), classes=classes, ignore_index=ignore_index
+    )
 
 
 EXERCISE = Exercise(

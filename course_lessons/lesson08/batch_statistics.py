@@ -2,6 +2,7 @@
 
 import torch
 
+from course_language import _
 from course_lessons.shared.checking import on_ranks
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
@@ -41,9 +42,9 @@ def _on_all_ranks(function, sizes, dtype, shift):
     judge = Judge()
     results = on_ranks(program, function, len(sizes), judge, "hang", "mismatch").results
     for pair in results:
-        judge.is_a(pair, (tuple, list), "two tensors")
+        judge.is_a(pair, (tuple, list), _("two tensors"))
         if len(pair) != 2 or not all(isinstance(t, torch.Tensor) for t in pair):
-            judge.no("wrong-type", seen=pair, expected="two tensors")
+            judge.no("wrong-type", seen=pair, expected=_("two tensors"))
     means, variances = zip(*results, strict=True)
     return {"mean": list(means), "variance": list(variances)}
 
@@ -68,7 +69,9 @@ def _otherwise(got, right, sizes, dtype, shift):
 
 
 def _situation(sizes, dtype, shift):
-    return f"{list(sizes)} rows on the ranks" + (f", means near {shift:g}" if shift else "")
+    return _("{sizes} rows on the ranks").format(sizes=list(sizes)) + (
+        _(", means near {shift:g}").format(shift=shift) if shift else ""
+    )
 
 
 EXERCISE = Exercise(

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 
+from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
 
@@ -74,12 +75,20 @@ def _look(got, lengths, *costs):
 
 def _shown(seen):
     numbers = f"[{', '.join(f'{n:g}' for n in seen[1])}]"
-    return numbers if math.isnan(seen[0]) else f"{numbers} at {seen[0]:.6g} s"
+    return (
+        numbers
+        if math.isnan(seen[0])
+        else _("{numbers} at {first_seen:.6g} s").format(numbers=numbers, first_seen=seen[0])
+    )
 
 
 def _situation(lengths, per_shape, per_token):
-    counts = ", ".join(f"{k} of {n}" for n, k in sorted(Counter(lengths).items()))
-    return f"{counts or 'no sequences'}; {per_shape:g} s a length, {per_token:g} s a token"
+    counts = ", ".join(
+        _("{k} of {n}").format(k=k, n=n) for n, k in sorted(Counter(lengths).items())
+    )
+    return _("{counts}; {per_shape:g} s a length, {per_token:g} s a token").format(
+        counts=counts or _("no sequences"), per_shape=per_shape, per_token=per_token
+    )
 
 
 EXERCISE = Exercise(
@@ -119,7 +128,7 @@ print(min(choices, key=lambda chosen: abs(sum(chosen) - 30)))  # (8, 20)
         _MISTAKES,
         draw=_draw,
         read=lambda judge, got: [
-            judge.number(n) for n in judge.is_a(got, (list, tuple), "a list of lengths")
+            judge.number(n) for n in judge.is_a(got, (list, tuple), _("a list of lengths"))
         ],
         look=_look,
         alike=lambda got, right: math.isclose(got[0], right[0], rel_tol=1e-9),

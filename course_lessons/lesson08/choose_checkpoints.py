@@ -1,5 +1,6 @@
 """Which blocks to compute twice."""
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference, near
@@ -71,8 +72,8 @@ def _read(judge, got):
     if got is None:
         return None
     if not isinstance(got, (set, frozenset)):
-        got = judge.listed(got, "a set or a list of block numbers")
-    return {judge.is_a(plain(number), int, "whole block numbers") for number in got}
+        got = judge.listed(got, _("a set or a list of block numbers"))
+    return {judge.is_a(plain(number), int, _("whole block numbers")) for number in got}
 
 
 def _look(got, blocks, budget):
@@ -83,8 +84,16 @@ def _look(got, blocks, budget):
         return "wrong-value", 0, f"{got}"
     peak, seconds = peak_of(blocks, got), sum(blocks[number][2] for number in got)
     if peak > budget:
-        return "does-not-fit", peak, f"{got or 'set()'} with {peak:g} MB at the fullest"
-    return "too-dear", seconds, f"{got or 'set()'} with {seconds:g} s more"
+        return (
+            "does-not-fit",
+            peak,
+            _("{got} with {peak:g} MB at the fullest").format(got=got or "set()", peak=peak),
+        )
+    return (
+        "too-dear",
+        seconds,
+        _("{got} with {seconds:g} s more").format(got=got or "set()", seconds=seconds),
+    )
 
 
 EXERCISE = Exercise(
@@ -133,7 +142,9 @@ print(most)  # 18, at the last stop
         look=_look,
         alike=lambda got, right: got == right or near(got[:2], right[:2]),
         otherwise=lambda got, *_: got[0] if got else "wrong-value",
-        situation=lambda blocks, budget: f"{budget} MB, blocks {blocks}",
+        situation=lambda blocks, budget: _("{budget} MB, blocks {blocks}").format(
+            budget=budget, blocks=blocks
+        ),
         shown=lambda seen: seen[2] if seen else "None",
     ),
     why="A checkpoint on the last block is never worth it, because its turn comes first, while everything "

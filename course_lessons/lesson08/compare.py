@@ -7,6 +7,7 @@ from collections import defaultdict
 
 import torch
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -140,9 +141,9 @@ print(seconds, y.sum())  # the sum isn't timed
             _case(("float16",), 4, 2, 0, 1),  # an even number has no middle one
         ],
         known_mistakes_of(compare, _MISTAKES),
-        read=lambda judge, got: judge.is_a(got, dict, "a dict of tuples"),
+        read=lambda judge, got: judge.is_a(got, dict, _("a dict of tuples")),
         look=_look,
-        situation=lambda formats, seeds, *_: f"seeds {list(seeds)}",
+        situation=lambda formats, seeds, *__: _("seeds {seeds}").format(seeds=list(seeds)),
     ),
     why="A comparison is fair if every format gets the same seeds and a warm-up, if you wait before each "
     "look at the clock, and if evaluation isn't counted as training. Each of these four rules is broken in "

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 import torch
 
+from course_language import _
 from course_utils import progress_file
 from course_utils.course import load_course
 from course_utils.exercises import lesson
@@ -31,7 +32,7 @@ def written(value: object, name: str) -> bool:
         The function.
     """
     if value is None or isinstance(value, Todo):
-        print(f"Write `{name}` above: then this cell shows what it found.")
+        print(_("Write `{name}` above: then this cell shows what it found.").format(name=name))
         return False
     return True
 
@@ -47,16 +48,18 @@ def speed_ups(rows: Sequence[Row], device: torch.device) -> None:
         The second device.
     """
     kind = kind_of(device)
-    name = f"speed-up of {device}"
+    name = _("speed-up of {device}").format(device=device)
     ratios = ", ".join(f"{n}: {ratio:.3g}" for n, *_, ratio in rows)
     curves(
         {name: ([row[0] for row in rows], [row[3] for row in rows])},
-        xlabel="n, of two n × n matrices",
-        ylabel="CPU time / device time",
-        alt=f"The speed-up of {device} over the CPU against the size: {ratios}.",
+        xlabel=_("n, of two n × n matrices"),
+        ylabel=_("CPU time / device time"),
+        alt=_("The speed-up of {device} over the CPU against the size: {ratios}.").format(
+            device=device, ratios=ratios
+        ),
         log="xy",
         kinds={name: kind},
-        reference=(1, "as fast as the CPU"),
+        reference=(1, _("as fast as the CPU")),
     )
 
 
@@ -73,14 +76,23 @@ def comparison(results: Mapping[str, tuple[Sequence[float], float, float]], kind
     rows = [
         (
             name,
-            f"{sum(scores) / len(scores):.1f} ({min(scores):.1f} to {max(scores):.1f})",
+            _("{share:.1f} ({min_scores:.1f} to {max_scores:.1f})").format(
+                share=sum(scores) / len(scores), min_scores=min(scores), max_scores=max(scores)
+            ),
             seconds(time),
-            amount(peak, "B") if peak else "not metered",
+            amount(peak, "B") if peak else _("not metered"),
         )
         for name, (scores, time, peak) in results.items()
     ]
-    head = ("format", f"accuracy, %, {len(next(iter(results.values()))[0])} seeds", "time", "peak")
-    note = f"Accuracies are measured, times and peaks {kind}."
+    head = (
+        _("format"),
+        _("accuracy, %, {n_first_value} seeds").format(
+            n_first_value=len(next(iter(results.values()))[0])
+        ),
+        _("time"),
+        _("peak"),
+    )
+    note = _("Accuracies are measured, times and peaks {kind}.").format(kind=_(kind))
     show_table(head, rows, [kind] * len(rows), note)
 
 
@@ -102,18 +114,28 @@ def memory_fit(
     fixed, per_sample, capacity = (value / 2**20 for value in (*line, capacity))
     full = (capacity - fixed) / per_sample
     fig, ax = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
-    ax.plot([0, full], [fixed, capacity], color=BLUE, label="the line")
-    ax.plot(batches, peaks, "o", color=ORANGE, label="metered")
+    ax.plot([0, full], [fixed, capacity], color=BLUE, label=_("the line"))
+    ax.plot(batches, peaks, "o", color=ORANGE, label=_("metered"))
     ax.axhline(capacity, color="#000000", linestyle="--", linewidth=1.2)
-    ax.text(0, capacity, " the card", va="bottom")
+    ax.text(0, capacity, _(" the card"), va="bottom")
     ax.plot([full, full], [0, capacity], color=GREEN, linestyle=":")
-    ax.text(full, 0.06 * capacity, f"{full:,.0f} samples ", ha="right", color=GREEN)
-    ax.set(xlabel="batch size", ylabel="peak, MiB", xlim=(0, None), ylim=(0, 1.15 * capacity))
+    ax.text(
+        full, 0.06 * capacity, _("{full:,.0f} samples ").format(full=full), ha="right", color=GREEN
+    )
+    ax.set(xlabel=_("batch size"), ylabel=_("peak, MiB"), xlim=(0, None), ylim=(0, 1.15 * capacity))
     ax.legend(loc="center left")
     present(
         fig,
-        f"Peak memory against batch size: points from {batches[0]} to {batches[-1]} samples on a line "
-        f"from {fixed:.1f} MiB that meets the card's {capacity:,.0f} MiB at {full:,.0f} samples.",
+        _(
+            "Peak memory against batch size: points from {first_batche} to {last_batche} samples on a line "
+            "from {fixed:.1f} MiB that meets the card's {capacity:,.0f} MiB at {full:,.0f} samples."
+        ).format(
+            first_batche=batches[0],
+            last_batche=batches[-1],
+            fixed=fixed,
+            capacity=capacity,
+            full=full,
+        ),
     )
 
 
@@ -134,7 +156,7 @@ def gradient_gaps(gaps: Mapping[str, Mapping[str, float]]) -> None:
         for position, height in zip(positions, heights, strict=True):
             ax.text(1.15 * height, position, f"{height:.2g}", va="center", fontsize=9)
     ax.set(xscale="log", xlim=(1e-9, 30), yticks=range(len(networks)), yticklabels=networks)
-    ax.set_xlabel("norm of the difference / norm of the gradient (logarithmic scale)")
+    ax.set_xlabel(_("norm of the difference / norm of the gradient (logarithmic scale)"))
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
     fig.legend(loc="outside upper center", ncols=len(gaps))
@@ -142,7 +164,9 @@ def gradient_gaps(gaps: Mapping[str, Mapping[str, float]]) -> None:
         f"{way}: " + ", ".join(f"{name} {value:.2g}" for name, value in values.items())
         for way, values in gaps.items()
     )
-    present(fig, f"Gaps between accumulated and whole gradients, as bars. {each}.")
+    present(
+        fig, _("Gaps between accumulated and whole gradients, as bars. {each}.").format(each=each)
+    )
 
 
 def progress_by_level() -> None:
@@ -158,11 +182,13 @@ def progress_by_level() -> None:
                 tally[exercise.level][1] += 1
         if exercises:
             rows.append((entry.id, entry.title, *(_share(*counts[level]) for level in LEVELS)))
-    rows.append(("", "together", *(_share(*totals[level]) for level in LEVELS)))
-    text, page = table(("", "Lesson", *LEVELS.values()), rows)
-    where = f"Kept in {progress_file.progress_file()}, on this machine only."
+    rows.append(("", _("together"), *(_share(*totals[level]) for level in LEVELS)))
+    text, page = table(("", _("Lesson"), *LEVELS.values()), rows)
+    where = _("Kept in {progress_file}, on this machine only.").format(
+        progress_file=progress_file.progress_file()
+    )
     show(Bundle(text=f"{text}\n{where}", html=f"{page}<div style='opacity:.75'>{where}</div>"))
 
 
 def _share(solved: int, total: int) -> str:
-    return f"{solved} of {total}" if total else ""
+    return _("{solved} of {total}").format(solved=solved, total=total) if total else ""

@@ -2,6 +2,7 @@
 
 import torch
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import ComparesToReference
@@ -60,11 +61,13 @@ def _cases():
 def _run(function, work, devices):
     """Return the pair that a call gives, or what came out of it in words."""
     try:
-        return tuple(Judge().is_a(function(work, devices), (tuple, list), "a pair: device, result"))
+        return tuple(
+            Judge().is_a(function(work, devices), (tuple, list), _("a pair: device, result"))
+        )
     except BaseException as raised:
         error = getattr(raised, "error", raised)
         if error is work.bug or error in _REFUSALS.values():
-            return f"{error!r} came out"
+            return _("{error!r} came out").format(error=error)
         if not isinstance(error, RuntimeError):
             raise
         text = str(error)
@@ -73,8 +76,12 @@ def _run(function, work, devices):
 
 
 def _situation(work, devices):
-    does = f"raises {work.bug!r}" if work.bug else f"returns {work.result!r}"
-    return f"devices {devices}; where it runs, work {does}"
+    does = (
+        _("raises {bug!r}").format(bug=work.bug)
+        if work.bug
+        else _("returns {result!r}").format(result=work.result)
+    )
+    return _("devices {devices}; where it runs, work {does}").format(devices=devices, does=does)
 
 
 _KINDS = "(RuntimeError, AssertionError)"

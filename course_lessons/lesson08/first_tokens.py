@@ -5,6 +5,7 @@ import weakref
 import torch
 from torch import nn
 
+from course_language import _
 from course_lessons.shared.checking import Alive, Operations, one_thread, tensors_in
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
@@ -77,21 +78,23 @@ def _check_first_tokens(answer, judge):
         run = _Encoding(sizes, dtype)
         with Operations(run.note):
             got = answer(run.encoder, run.batches())
-        judge.is_a(got, torch.Tensor, "a tensor")
-        judge.expect("batches asked for", run.asked, len(sizes))
+        judge.is_a(got, torch.Tensor, _("a tensor"))
+        judge.expect(_("batches asked for"), run.asked, len(sizes))
         trained = run.trained or any(part.training for part in run.encoder.modules())
-        judge.expect("encoder in train mode", trained, False, "train-mode")
+        judge.expect(_("encoder in train mode"), trained, False, "train-mode")
         largest = max(x.nbytes for x in run.right)  # a loop's variables may hold the last batch's
         right = torch.cat([x[:, 0] for x in run.right])
         if run.held["keeps-more"] > 6 * largest + 2 * right.nbytes:
             kind = next(kind for kind, size in run.held.items() if size > 2 * largest)
             judge.no(
                 kind,
-                seen=f"{run.held[kind]:,} bytes held at the end",
-                expected=f"little more than the {right.nbytes:,} bytes of the first tokens",
+                seen=_("{held:,} bytes held at the end").format(held=run.held[kind]),
+                expected=_("little more than the {nbytes:,} bytes of the first tokens").format(
+                    nbytes=right.nbytes
+                ),
             )
         judge.expect("dtype", got.dtype, right.dtype)
-        judge.expect("first tokens", got, right, alike=nearly())
+        judge.expect(_("first tokens"), got, right, alike=nearly())
 
 
 EXERCISE = Exercise(

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.checking import made_batches
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
@@ -58,29 +59,36 @@ def _check_fit_mixed(answer, judge):
 
 
 def _judge_on(device, got, right, judge):
-    where = f" on {device.type}"
+    where = _(" on {type}").format(type=device.type)
     for text in got.warnings:
         if re.search("torch.cuda.amp|CUDA is not available|'cuda'", text):
             judge.no("names-cuda", seen=text)
     dtypes = {str(p.dtype) for p in got.weights}
-    judge.expect("dtype of the weights", dtypes, {"torch.float32"}, "half-model")
-    judge.expect("device of the model", got.weights[0].device.type, device.type)
-    judge.expect("rows of the forward passes", got.rows, right.rows)
-    judge.expect("backward passes", len(got.gradients), len(right.gradients))
-    judge.expect(f"dtypes out of the layers{where}", got.dtypes, right.dtypes)
+    judge.expect(_("dtype of the weights"), dtypes, {"torch.float32"}, "half-model")
+    judge.expect(_("device of the model"), got.weights[0].device.type, device.type)
+    judge.expect(_("rows of the forward passes"), got.rows, right.rows)
+    judge.expect(_("backward passes"), len(got.gradients), len(right.gradients))
+    judge.expect(_("dtypes out of the layers{where}").format(where=where), got.dtypes, right.dtypes)
     scales = [g / r for g, r in zip(got.gradients, right.gradients, strict=True)]
     if device.type == "cpu":
         if scales[0] > 1e3:
             judge.no(
-                "scaler-for-bf16", seen="scaled gradients with bfloat16", expected="not scaled"
+                "scaler-for-bf16",
+                seen=_("scaled gradients with bfloat16"),
+                expected=_("not scaled"),
             )
         first = got.gradients[0], right.gradients[0]
-        judge.expect("largest gradient of the last bias", *first, alike=nearly(0.1))
+        judge.expect(_("largest gradient of the last bias"), *first, alike=nearly(0.1))
     elif scales[0] < 1e-4:
-        judge.no("no-scaler", seen="a backward pass of the loss as it is", expected="scaled")
+        judge.no("no-scaler", seen=_("a backward pass of the loss as it is"), expected=_("scaled"))
     elif (later := scales[2] / scales[0]) > 1.5:
-        judge.no("new-scaler", seen=f"a scale {later:.4g} times too large after an overflow")
-    judge.expect(f"steps of the optimiser{where}", len(got.steps), len(right.steps))
+        judge.no(
+            "new-scaler",
+            seen=_("a scale {later:.4g} times too large after an overflow").format(later=later),
+        )
+    judge.expect(
+        _("steps of the optimiser{where}").format(where=where), len(got.steps), len(right.steps)
+    )
     judge.expect(f"weights{where}", got.weights, right.weights, alike=nearly(0.02, 2e-3))
 
 

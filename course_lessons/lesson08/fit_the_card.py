@@ -2,6 +2,7 @@
 
 import operator
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -51,7 +52,7 @@ _MISTAKES = {
 
 
 def _read(judge, got):
-    if got is None or len(judge.is_a(got, (tuple, list), "a tuple, or None")) != 3:
+    if got is None or len(judge.is_a(got, (tuple, list), _("a tuple, or None"))) != 3:
         return got
     name, *counts = got
     counts = [n if isinstance(n, str) else judge.number(n) for n in counts]
@@ -60,7 +61,9 @@ def _read(judge, got):
 
 def _situation(capacity, batch, formats):
     figures = "; ".join(f"{name}: {', '.join(f'{n:g}' for n in f)}" for name, f in formats.items())
-    return f"{batch} samples a step, {capacity:g} bytes ({figures})"
+    return _("{batch} samples a step, {capacity:g} bytes ({figures})").format(
+        batch=batch, capacity=capacity, figures=figures
+    )
 
 
 EXERCISE = Exercise(

@@ -2,6 +2,7 @@
 
 import torch
 
+from course_language import _
 from course_lessons.shared.checking import on_ranks
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
@@ -45,8 +46,12 @@ def _on_all_ranks(function, sizes, shape, dtype):
     results = on_ranks(program, function, len(sizes), judge, "hang", "unequal").results
     for rank, got in enumerate(results):
         if got is None and rank:
-            judge.no("one-rank", seen=f"None on rank {rank}", expected="all rows on all ranks")
-        judge.is_a(got, torch.Tensor, "a tensor")
+            judge.no(
+                "one-rank",
+                seen=_("None on rank {rank}").format(rank=rank),
+                expected=_("all rows on all ranks"),
+            )
+        judge.is_a(got, torch.Tensor, _("a tensor"))
     return {f"rank {rank}": rows for rank, rows in enumerate(results)}
 
 
@@ -98,7 +103,7 @@ print(table[0, :3], table[1, :1])  # 4, 0, 7 and 5
         known_mistakes_of(gather_rows, _MISTAKES),
         run=_on_all_ranks,
         alike=same,
-        situation=lambda sizes, *_: f"ranks with {list(sizes)} rows",
+        situation=lambda sizes, *__: _("ranks with {sizes} rows").format(sizes=list(sizes)),
     ),
     why="Shapes must agree because a collective doesn't negotiate: each rank writes into memory of a size "
     "that it knew before, and on GPUs a mismatch often hangs instead of raising an error. Where a sum is "

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import torch
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -67,9 +68,11 @@ _LINES = ComparesToReference(
     gpu_list,
     [(cuda,) for cuda in _MACHINES],
     known_mistakes_of(gpu_list, MISTAKES),
-    read=lambda judge, got: list(judge.is_a(got, (list, tuple), "a list of texts")),
+    read=lambda judge, got: list(judge.is_a(got, (list, tuple), _("a list of texts"))),
     alike=same,
-    situation=lambda cuda: f"the cards {[tuple(card) for card in cuda.cards]}",
+    situation=lambda cuda: _("the cards {cards}").format(
+        cards=[tuple(card) for card in cuda.cards]
+    ),
 )
 
 

@@ -3,6 +3,7 @@
 import operator
 from typing import NamedTuple
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -31,7 +32,7 @@ class _Row(NamedTuple):
 
     def __getattr__(self, name):
         if name not in ("cuda_time_total", "self_cuda_time_total"):
-            raise AttributeError(f"a row has no {name}")
+            raise AttributeError(_("a row has no {name}").format(name=name))
         _DEPRECATED.add(name)
         return getattr(self, name.replace("cuda", "device"))
 
@@ -79,14 +80,16 @@ def _situation(rows, n):
     where = "GPU" if any(row.self_device_time_total for row in rows) else "CPU"
     name = "self_device_time_total" if where == "GPU" else "self_cpu_time_total"
     times = ", ".join(f"{row.key} {getattr(row, name):g}" for row in rows)
-    return f"a run on a {where}, n = {n}" + (f", {name}: {times}" if len(rows) < 9 else "")
+    return _("a run on a {where}, n = {n}").format(where=where, n=n) + (
+        f", {name}: {times}" if len(rows) < 9 else ""
+    )
 
 
 _ORDER = ComparesToReference(
     hottest,
     lambda: [(list(DEVICE_ROWS), n) for n in (5, 1, 7, 20)],
     known_mistakes_of(hottest, MISTAKES),
-    read=lambda judge, got: list(judge.is_a(got, (list, tuple), "a list of names")),
+    read=lambda judge, got: list(judge.is_a(got, (list, tuple), _("a list of names"))),
     draw=_draw,
     alike=operator.eq,
     situation=_situation,
@@ -96,7 +99,7 @@ _ORDER = ComparesToReference(
 def _check_hottest(answer, judge):
     _DEPRECATED.clear()
     _ORDER(answer, judge)
-    judge.expect("deprecated names that were read", sorted(_DEPRECATED), [])
+    judge.expect(_("deprecated names that were read"), sorted(_DEPRECATED), [])
 
 
 EXERCISE = Exercise(

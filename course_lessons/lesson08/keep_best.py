@@ -6,6 +6,7 @@ import math
 import torch
 from torch import nn
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import ComparesToReference
@@ -131,7 +132,9 @@ print(layer.weight)  # the old weight
         read=Judge.number,
         look=_look,
         alike=same,
-        situation=lambda model, train_epoch, *_: f"scores {train_epoch.__self__.scores}",
+        situation=lambda model, train_epoch, *__: _("scores {scores}").format(
+            scores=train_epoch.__self__.scores
+        ),
     ),
     why="`state_dict()` copies nothing, because each entry is the live parameter itself. Your copy stays on "
     "the device and takes as much memory as the weights, and `.cpu()` on each entry moves it off a GPU, but "

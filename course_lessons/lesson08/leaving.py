@@ -4,6 +4,7 @@ import torch
 from torch.nn import functional as F
 
 import simgpu
+from course_language import _
 from course_lessons.shared import memory
 from course_utils.exercises import Exercise
 
@@ -51,22 +52,27 @@ _RESULTS = {
 
 
 def _check_leaving(answer, judge):
-    given = judge.listed(answer, "six names of dtypes")
+    given = judge.listed(answer, _("six names of dtypes"))
     names = [str(name).removeprefix("torch.") for name in given]
     right = traced_dtypes()
     if len(names) != len(right):
-        judge.no(seen=f"{len(names)} names", expected="six names")
+        judge.no(seen=_("{n_names} names").format(n_names=len(names)), expected=_("six names"))
     for name in names:
         if name not in ("float16", "float32"):
             judge.no(seen=name, expected="float16, float32")
     if len(set(names)) == 1:
-        judge.no(seen=names[0], expected="some of each")
+        judge.no(seen=names[0], expected=_("some of each"))
     hits = sum(map(str.__eq__, names, right))
     if not hits:
-        judge.no(seen="0 of 6 are right")
+        judge.no(seen=_("0 of 6 are right"))
     for (what, diagnosis), got, expected in zip(_RESULTS.items(), names, right, strict=True):
         if got != expected:
-            judge.no(diagnosis, seen=f"{got} for {what}; {hits} of 6 are right")
+            judge.no(
+                diagnosis,
+                seen=_("{got} for {what}; {hits} of 6 are right").format(
+                    got=got, what=what, hits=hits
+                ),
+            )
 
 
 EXERCISE = Exercise(

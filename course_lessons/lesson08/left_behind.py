@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 import simgpu
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -78,9 +79,11 @@ _NAMES = ComparesToReference(
     left_behind,
     _cases,
     known_mistakes_of(left_behind, MISTAKES),
-    read=lambda judge, got: list(judge.is_a(got, (list, tuple), "a list of names")),
+    read=lambda judge, got: list(judge.is_a(got, (list, tuple), _("a list of names"))),
     look=_look,
-    situation=lambda module, device: f"device {device} and {module.text}",
+    situation=lambda module, device: _("device {device} and {text}").format(
+        device=device, text=module.text
+    ),
 )
 
 
@@ -92,7 +95,7 @@ def _check_left_behind(answer, judge):
         module = Part(weight=nn.Parameter(torch.empty(1, device=first)))
         module.mean = nn.Buffer(torch.empty(1, device=second))
         names = list(answer(module, second))
-    judge.expect("a weight on card 0, a mean on card 1", names, ["weight"], "type-only")
+    judge.expect(_("a weight on card 0, a mean on card 1"), names, ["weight"], "type-only")
 
 
 EXERCISE = Exercise(

@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional as F
 
 import simgpu
+from course_language import _
 from course_lessons.shared import memory
 from course_lessons.shared.checking import keeps, one_thread
 from course_lessons.shared.edited import known_mistakes_of
@@ -33,8 +34,8 @@ def _case(kept, rows=12, classes=5, nan=()):
 
 
 def _read(judge, got):
-    judge.is_a(got, torch.Tensor, "a tensor with one number")
-    judge.expect("numbers in the loss", got.numel(), 1)
+    judge.is_a(got, torch.Tensor, _("a tensor with one number"))
+    judge.expect(_("numbers in the loss"), got.numel(), 1)
     return got
 
 
@@ -48,8 +49,14 @@ def _look(got, logits, targets, mask):
 
 def _situation(logits, targets, mask):
     nan = logits[:, 0].isnan()
-    text = f"{int(mask.sum())} of {len(mask)} rows that count"
-    return f"{text}; rows with NaN: {nan.nonzero().flatten().tolist()}" if nan.any() else text
+    text = _("{sum} of {n_mask} rows that count").format(sum=int(mask.sum()), n_mask=len(mask))
+    return (
+        _("{text}; rows with NaN: {nonzero}").format(
+            text=text, nonzero=nan.nonzero().flatten().tolist()
+        )
+        if nan.any()
+        else text
+    )
 
 
 _CLEAN = {"logits.masked_fill(~mask[:, None], 0)": "logits"}
@@ -87,7 +94,11 @@ _MEANS = ComparesToReference(
 @one_thread()
 def _check_masked_loss(answer, judge):
     if problem := simgpu.unavailable_reason():
-        print(f"Judged without the simulated device, so waits are not counted. {problem}")
+        print(
+            _("Judged without the simulated device, so waits are not counted. {problem}").format(
+                problem=problem
+            )
+        )
     else:
         with memory.temporary_device("1 GB") as device:
             case = [t.detach().to(device) for t in _case((0, 3, 4, 9))]
@@ -95,7 +106,7 @@ def _check_masked_loss(answer, judge):
                 answer(*case)
             del case
         waits = counters.synchronizations + counters.copies_to_host
-        judge.expect("waits of the host", waits, 0, "waits")
+        judge.expect(_("waits of the host"), waits, 0, "waits")
     _MEANS(keeps(answer, judge, 0, 1, 2), judge)
 
 

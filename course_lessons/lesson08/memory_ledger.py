@@ -4,6 +4,7 @@ import functools
 
 import torch
 
+from course_language import _
 from course_utils.exercises import Exercise
 
 
@@ -39,16 +40,16 @@ def ledger():
 
 
 def _check_memory_ledger(answer, judge):
-    given = judge.listed(answer, "a list of nine numbers")
+    given = judge.listed(answer, _("a list of nine numbers"))
     judge.expect("numbers", len(given), len(LEDGER))
     if None in given:
-        judge.no(seen=given, expected="nine numbers")
+        judge.no(seen=given, expected=_("nine numbers"))
     diagnoses = ["", "view", "in-place", "still-held", "", "", "", "view-holds", "expanded"]
     guesses = map(judge.number, given)
     for line, guess, right, diagnosis in zip(LEDGER, guesses, ledger(), diagnoses, strict=True):
         if guess != right:
-            seen = f"{guess:g} MiB after `{line}`"
-            judge.no(diagnosis, seen=seen, expected="another number there")
+            seen = _("{guess:g} MiB after `{line}`").format(guess=guess, line=line)
+            judge.no(diagnosis, seen=seen, expected=_("another number there"))
 
 
 EXERCISE = Exercise(

@@ -4,6 +4,7 @@ import weakref
 
 import numpy as np
 
+from course_language import _
 from course_lessons.shared.checking import quick_collection
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
@@ -92,11 +93,11 @@ _LINES = ComparesToReference(
     lambda: [_case([400, 101, 1600], 900_000, 3)],
     known_mistakes_of(memory_line, MISTAKES),
     read=lambda judge, got: [
-        judge.number(n) for n in judge.listed(got, "a pair: fixed bytes, bytes a sample")
+        judge.number(n) for n in judge.listed(got, _("a pair: fixed bytes, bytes a sample"))
     ],
     draw=_draw,
     alike=nearly(1e-6, 1e-6),
-    situation=lambda make_step, batches, meter: f"batches {batches}",
+    situation=lambda make_step, batches, meter: _("batches {batches}").format(batches=batches),
 )
 
 

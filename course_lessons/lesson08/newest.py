@@ -5,6 +5,7 @@ import pickle
 import tempfile
 from pathlib import Path
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -60,7 +61,7 @@ class _Load:
         self.asked.append(os.path.relpath(path, self.folder))
         content = self.files.get(self.asked[-1], FileNotFoundError)
         if isinstance(content, type):
-            self.raised = content(f"{path}: no whole file")
+            self.raised = content(_("{path}: no whole file").format(path=path))
             raise self.raised
         return content
 
@@ -72,12 +73,12 @@ def _run(function, folder, load):
     except Exception as error:
         if getattr(error, "error", error) is not load.raised:
             raise
-        return f"{type(load.raised).__name__} came out"
+        return _("{type} came out").format(type=type(load.raised).__name__)
 
 
 def _situation(folder, load):
     files = (f"{n} ({c.__name__ if isinstance(c, type) else c})" for n, c in load.files.items())
-    return f"the folder: {', '.join(files) or 'empty'}"
+    return _("the folder: {files}").format(files=", ".join(files) or _("empty"))
 
 
 def _check_newest(answer, judge):

@@ -2,6 +2,7 @@
 
 import math
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -45,7 +46,9 @@ def _draw(rng):
 
 
 def _situation(n, b, k, e, drop=False):
-    return f"{n} samples, batches of {b}, accumulate {k}, {e} epochs, drop_last={drop}"
+    return _("{n} samples, batches of {b}, accumulate {k}, {e} epochs, drop_last={drop}").format(
+        n=n, b=b, k=k, e=e, drop=drop
+    )
 
 
 EXERCISE = Exercise(

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 import simgpu
+from course_language import _
 from course_lessons.shared.checking import keeps
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.devices import synchronize
@@ -38,7 +39,7 @@ def _case(sizes, device=torch.device("cpu")):  # noqa: B008  (a constant)
 
 
 def _read(judge, got):
-    return list(judge.is_a(got, (list, tuple), "a list of class numbers"))
+    return list(judge.is_a(got, (list, tuple), _("a list of class numbers")))
 
 
 _PLACE = "landing[start:stop]"
@@ -66,8 +67,8 @@ _VALUES = ComparesToReference(
     MISTAKES,
     read=_read,
     alike=lambda got, right: list(got) == right,
-    situation=lambda model, batches, landing, device: (
-        f"batches of {', '.join(str(len(x)) for x in batches)} rows"
+    situation=lambda model, batches, landing, device: _("batches of {batches} rows").format(
+        batches=", ".join(str(len(x)) for x in batches)
     ),
 )
 
@@ -76,7 +77,7 @@ def _check_predictions(answer, judge):
     answer = keeps(answer, judge, 1)
     _VALUES(answer, judge)  # on the CPU no copy is late
     if simgpu.unavailable_reason():
-        print("Judged without the simulated device: only the values, not the waits.")
+        print(_("Judged without the simulated device: only the values, not the waits."))
         return
     with other_device() as device:
         for sizes in _SIZES:
@@ -88,8 +89,10 @@ def _check_predictions(answer, judge):
             if got != right:
                 judge.no("too-early", seen=got, expected=right)
             if (waits := counted.synchronizations) > 1:
-                seen = f"the host waited {waits} times for {len(sizes)} batches"
-                judge.no("waits-each", seen=seen, expected="once")
+                seen = _("the host waited {waits} times for {n_sizes} batches").format(
+                    waits=waits, n_sizes=len(sizes)
+                )
+                judge.no("waits-each", seen=seen, expected=_("once"))
 
 
 EXERCISE = Exercise(

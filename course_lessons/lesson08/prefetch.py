@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 
+from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 
@@ -51,15 +52,15 @@ class _Loop(threading.Thread):
 
     def __init__(self, answer, source, bound, judge, take=None):
         super().__init__(name="loop", daemon=True)
-        self.ahead = judge.is_a(answer(source, bound), Generator, "a generator")
+        self.ahead = judge.is_a(answer(source, bound), Generator, _("a generator"))
         self.source, self.bound, self.take = source, bound, take
         self.got, self.loaded, self.error = [], [], None
         self.leaving = False
         self.start()
         self.join(2.0)
         if not self.leaving:
-            expected = "the next batch, the end, or the error"
-            judge.no(seen="the loop waits for ever", expected=expected)
+            expected = _("the next batch, the end, or the error")
+            judge.no(seen=_("the loop waits for ever"), expected=expected)
         if self.error and self.error not in source.batches:
             raise Raised(without_this_frame(self.error))
 
@@ -81,20 +82,22 @@ _CASES = (([1, 2, 3, 4, 5], 2), ([], 2), ([1, 2], 4), ([7, 0, 8], 2), ([[], None
 def _check_prefetch(answer, judge):
     for batches, bound in _CASES:
         loop = _Loop(answer, _Source(batches), bound, judge)
-        judge.expect(f"batches with a bound of {bound}", loop.got, batches)
-    error = OSError("the fourth batch cannot be read")
+        judge.expect(_("batches with a bound of {bound}").format(bound=bound), loop.got, batches)
+    error = OSError(_("the fourth batch cannot be read"))
     loop = _Loop(answer, _Source([1, 2, 3, error, 5, 6]), 2, judge)
     if not loop.error:
-        seen = f"{loop.got}, and no error"
-        judge.no("error-lost", seen=seen, expected="[1, 2, 3], then the OSError")
-    judge.expect("batches before the error", loop.got, [1, 2, 3])
+        seen = _("{got}, and no error").format(got=loop.got)
+        judge.no("error-lost", seen=seen, expected=_("[1, 2, 3], then the OSError"))
+    judge.expect(_("batches before the error"), loop.got, [1, 2, 3])
     for bound in (3, 1):
         source = _Source(range(1, 21))
         loop = _Loop(answer, source, bound, judge, take=2)
         for taken, loaded in enumerate(loop.loaded, 1):
-            seen = f"{loaded} batches loaded by the time the loop had {taken}, bound {bound}"
+            seen = _(
+                "{loaded} batches loaded by the time the loop had {taken}, bound {bound}"
+            ).format(loaded=loaded, taken=taken, bound=bound)
             if loaded <= taken or loop in source.threads:
-                judge.no("not-ahead", seen=seen, expected="loading goes on meanwhile")
+                judge.no("not-ahead", seen=seen, expected=_("loading goes on meanwhile"))
             if loaded != taken + bound:
                 kind = "no-bound" if source.settle(20) == 20 else "wrong-value"
                 kind = "one-more" if loaded == taken + bound + 1 else kind
@@ -102,8 +105,8 @@ def _check_prefetch(answer, judge):
         for thread in (loop, *source.threads):
             thread.join(1.0)
             if thread.is_alive():
-                seen = "the loading thread is still there after the loop was left"
-                judge.no("thread-stays", seen=seen, expected="it ends")
+                seen = _("the loading thread is still there after the loop was left")
+                judge.no("thread-stays", seen=seen, expected=_("it ends"))
 
 
 EXERCISE = Exercise(

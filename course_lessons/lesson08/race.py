@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import torch
 
 import simgpu
+from course_language import _
 from course_lessons.shared.checking import Operations, tensors_in
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
@@ -52,32 +53,35 @@ class _Timer:
 
 def _judge_timed(fn, device, operations, waits, judge):
     if not callable(fn):
-        judge.no("not-a-function-timed", seen=type(fn).__name__, expected="a function")
+        judge.no("not-a-function-timed", seen=type(fn).__name__, expected=_("a function"))
     names = [name for name, _, _ in operations]
     copies = [name for name in names if name in ("_to_copy", "copy_")]
-    judge.expect("copies in the timed work", copies, [], "times-copy")
+    judge.expect(_("copies in the timed work"), copies, [], "times-copy")
     creations = [name for name in names if name.startswith(_CREATIONS)]
-    judge.expect("tensors made in the timed work", creations, [], "times-creation")
+    judge.expect(_("tensors made in the timed work"), creations, [], "times-creation")
     if len(names) != 1 or names[0] not in _PRODUCTS:
-        judge.no(seen=f"the timed work did: {', '.join(names) or 'nothing'}", expected="a @ b")
-    judge.expect("waits in the timed work", waits, 0)
-    _, product, arguments = operations[0]
-    judge.expect("dtype of the product", product.dtype, torch.float32)
+        judge.no(
+            seen=_("the timed work did: {names}").format(names=", ".join(names) or _("nothing")),
+            expected="a @ b",
+        )
+    judge.expect(_("waits in the timed work"), waits, 0)
+    __, product, arguments = operations[0]
+    judge.expect(_("dtype of the product"), product.dtype, torch.float32)
     if device is not None:
         place = torch.device(device).type
-        judge.expect("device of the matrices", product.device.type, place, "other-device")
+        judge.expect(_("device of the matrices"), product.device.type, place, "other-device")
     matrices = tensors_in(arguments)
     places = {(t.untyped_storage()._cdata, t.storage_offset()) for t in matrices}
     judge.expect("matrices", len(places), len(matrices))
     for matrix in matrices:
         constant = matrix.device.type != "meta" and bool((matrix == matrix.flatten()[0]).all())
-        judge.expect("a matrix with one number only", constant and matrix.numel() > 1, False)
+        judge.expect(_("a matrix with one number only"), constant and matrix.numel() > 1, False)
 
 
 def _check_race(answer, judge):
     with other_device() as other:
         _judge_race(answer, "rows", [8, 32], list, ("cpu", other), judge)
-        _judge_race(answer, "rows of a generator", [5, 3, 24], iter, (other, "cpu"), judge)
+        _judge_race(answer, _("rows of a generator"), [5, 3, 24], iter, (other, "cpu"), judge)
 
 
 def _judge_race(answer, what, sizes, kind, devices, judge):
@@ -87,10 +91,10 @@ def _judge_race(answer, what, sizes, kind, devices, judge):
         return 1e-9 * n**3 if device == first else 2e-6 + 1e-10 * n**3
 
     timer = _Timer(seconds)
-    rows = judge.is_a(answer(kind(sizes), devices, timer), (list, tuple), "a list of rows")
+    rows = judge.is_a(answer(kind(sizes), devices, timer), (list, tuple), _("a list of rows"))
     for work in timer.timed:
         _judge_timed(*work, judge)
-    rows = [judge.is_a(row, (list, tuple), "a row: size, two times, speed-up") for row in rows]
+    rows = [judge.is_a(row, (list, tuple), _("a row: size, two times, speed-up")) for row in rows]
     rows = [[judge.number(value) for value in row] for row in rows]
     times = [(n, seconds(first, n), seconds("other", n)) for n in sizes]
     alike = nearly(1e-6, 0.0)

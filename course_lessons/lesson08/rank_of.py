@@ -5,6 +5,7 @@ import operator
 import re
 from numbers import Integral
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -34,10 +35,10 @@ def _draw(rng):
 
 
 def _read(judge, got):
-    judge.is_a(got, (tuple, list), "three numbers, in a tuple")
+    judge.is_a(got, (tuple, list), _("three numbers, in a tuple"))
     if any(isinstance(number, str) for number in got):
-        judge.no("strings", seen=got, expected="whole numbers")
-    return tuple(judge.is_a(number, Integral, "whole numbers") for number in got)
+        judge.no("strings", seen=got, expected=_("whole numbers"))
+    return tuple(judge.is_a(number, Integral, _("whole numbers")) for number in got)
 
 
 _STARTED = ComparesToReference(
@@ -60,14 +61,18 @@ def _check_rank_of(answer, judge):
         except Raised as raised:
             if not isinstance(raised.error, (KeyError, TypeError, ValueError)):
                 raise
-            seen = f"{type(raised.error).__name__} for {environment}"
+            seen = _("{type} for {environment}").format(
+                type=type(raised.error).__name__, environment=environment
+            )
             judge.no("not-alone", seen=seen, expected="(0, 0, 1)")
-        judge.expect(f"result for {environment}", got, (0, 0, 1))
+        judge.expect(_("result for {environment}").format(environment=environment), got, (0, 0, 1))
     _STARTED(answer, judge)
     texts = []
     for environment in _HALVES:
         missing = [name for name in _NAMES if name not in environment]
-        expected = f"a ValueError that names {', '.join(missing)} and torchrun"
+        expected = _("a ValueError that names {missing} and torchrun").format(
+            missing=", ".join(missing)
+        )
         try:
             got = answer(environment)
         except Raised as raised:
@@ -75,13 +80,25 @@ def _check_rank_of(answer, judge):
                 raise
             texts.append(str(raised.error))
         else:
-            judge.no("half-set", seen=f"{got} for {environment}", expected=expected)
+            judge.no(
+                "half-set",
+                seen=_("{got} for {environment}").format(got=got, environment=environment),
+                expected=expected,
+            )
         named = set(re.findall(r"[A-Z_]+", texts[-1]))
         how = re.search(r"torchrun|torch\.distributed\.(run|launch)", texts[-1], re.IGNORECASE)
         if not named >= set(missing) or not how:
-            judge.no(seen=f"{texts[-1]} for {environment}", expected=expected)
+            judge.no(
+                seen=_("{last_text} for {environment}").format(
+                    last_text=texts[-1], environment=environment
+                ),
+                expected=expected,
+            )
     if len(set(texts)) == 1:
-        judge.no(seen=f"{texts[0]!r}, whichever is missing", expected="the missing ones")
+        judge.no(
+            seen=_("{first_text!r}, whichever is missing").format(first_text=texts[0]),
+            expected=_("the missing ones"),
+        )
 
 
 EXERCISE = Exercise(

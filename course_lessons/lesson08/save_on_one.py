@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from torch import nn
 
+from course_language import _
 from course_lessons.shared.checking import on_ranks
 from course_utils.exercises import Exercise
 from simgpu import cluster
@@ -45,8 +46,10 @@ def _check_save_on_one(answer, judge):
         saved, right = run.results[0]
         writers = [rank for rank, (states, _) in enumerate(run.results) for _ in states]
         several = "every-rank" if len(set(writers)) > 1 else "wrong-value"
-        judge.expect(f"of {ranks} ranks, those that saved", writers, [0], several)
-        state = judge.is_a(saved[0], Mapping, "a state_dict")
+        judge.expect(
+            _("of {ranks} ranks, those that saved").format(ranks=ranks), writers, [0], several
+        )
+        state = judge.is_a(saved[0], Mapping, _("a state_dict"))
         kind = "missing-keys" if set(state) < set(right) else "wrong-value"
         if all(f"module.{key}" in state for key in right):
             kind = "wrapped-keys"
@@ -55,8 +58,10 @@ def _check_save_on_one(answer, judge):
         done = max(span.end for span in run.spans if span.name == "save")
         early = [s.rank for s in run.spans if s.name == "go on" and s.start < done - 1e-6]
         if early:
-            seen = f"ranks {early} of {ranks} went on before the file was there"
-            judge.no("no-wait", seen=seen, expected="all ranks wait for it")
+            seen = _("ranks {early} of {ranks} went on before the file was there").format(
+                early=early, ranks=ranks
+            )
+            judge.no("no-wait", seen=seen, expected=_("all ranks wait for it"))
 
 
 EXERCISE = Exercise(

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import simgpu
+from course_language import _
 from course_lessons.shared import memory
 from course_lessons.shared.checking import one_thread
 from course_utils.exercises import Exercise
@@ -74,27 +75,41 @@ def _check_steady_loop(answer, judge, collect):
             read=lambda judge, got: (judge.number(got[0]), *got[1:]),
             look=lambda got, *_: got[:2],
             alike=nearly(1e-4),
-            situation=lambda *sizes: f"batches of {', '.join(map(str, sizes))}",
+            situation=lambda *sizes: _("batches of {str}").format(str=", ".join(map(str, sizes))),
         )(answer, judge)
         waits, least = (_trained(device, loop, 8, 8, 5)[2] for loop in (answer, steady_loop))
     if problem:
-        print(f"Judged without the simulated device, so not by its memory. {problem}")
+        print(
+            _("Judged without the simulated device, so not by its memory. {problem}").format(
+                problem=problem
+            )
+        )
         return
     collect.reset_mock()
-    (peak, grown, freed), (usual, *_) = _in_memory(answer), _in_memory(steady_loop)
+    (peak, grown, freed), (usual, *__) = _in_memory(answer), _in_memory(steady_loop)
     if grown > 2**20:
-        seen = f"{grown:,} bytes more at step {_STEPS} than at step 2"
-        judge.no("grows", seen=seen, expected="no more from step to step")
+        seen = _("{grown:,} bytes more at step {steps} than at step 2").format(
+            grown=grown, steps=_STEPS
+        )
+        judge.no("grows", seen=seen, expected=_("no more from step to step"))
     if peak > usual + 2**20:
         judge.no(
-            "higher-peak", seen=f"{peak:,} bytes at the peak", expected=f"{usual:,}, as before"
+            "higher-peak",
+            seen=_("{peak:,} bytes at the peak").format(peak=peak),
+            expected=_("{usual:,}, as before").format(usual=usual),
         )
     if freed:
-        seen = f"{freed} blocks of the cache given back in {_STEPS} steps"
-        judge.no("emptied", seen=seen, expected="none: the next step wants them")
-    judge.expect("calls of gc.collect()", collect.call_count, 0, "collects")
+        seen = _("{freed} blocks of the cache given back in {steps} steps").format(
+            freed=freed, steps=_STEPS
+        )
+        judge.no("emptied", seen=seen, expected=_("none: the next step wants them"))
+    judge.expect(_("calls of gc.collect()"), collect.call_count, 0, "collects")
     if waits > least:
-        judge.no("waits", seen=f"the host waited {waits} times", expected=f"{least} times")
+        judge.no(
+            "waits",
+            seen=_("the host waited {waits} times").format(waits=waits),
+            expected=_("{least} times").format(least=least),
+        )
 
 
 EXERCISE = Exercise(

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.checking import Alive, how_far_off, one_thread
 from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise
@@ -72,27 +73,31 @@ def _check_step_in_backward(answer, judge):
         functools.partial(torch.optim.Adam, lr=0.01),
     ):
         moved, still, left, peak = _trained(make_optimizer, answer)
-        right, _, _, usual = _trained(make_optimizer)
+        right, __, __, usual = _trained(make_optimizer)
         if all(still[:-1]):
             kind = "none-moved" if still[-1] else "late-names"
-            seen = f"{sum(still)} of {len(still)} parameters are as before the first backward()"
-            judge.no(kind, seen=seen, expected="all of them trained")
+            seen = _(
+                "{sum_still} of {n_still} parameters are as before the first backward()"
+            ).format(sum_still=sum(still), n_still=len(still))
+            judge.no(kind, seen=seen, expected=_("all of them trained"))
         if left:
             kind = "gradients-stay" if any(g.any() for g in left) else "wrong-value"
-            judge.no(kind, seen="gradients after backward()", expected="none is left")
+            judge.no(kind, seen=_("gradients after backward()"), expected=_("none is left"))
         if peak > 2 * largest:
             judge.no(
                 "all-at-once",
-                seen=f"{peak:,} bytes of gradients at once",
-                expected=f"about {largest:,}, the largest one; all together are {usual:,}",
+                seen=_("{peak:,} bytes of gradients at once").format(peak=peak),
+                expected=_("about {largest:,}, the largest one; all together are {usual:,}").format(
+                    largest=largest, usual=usual
+                ),
             )
         off = how_far_off(moved, right)
         if off > 1e-4:
             forgetful = _trained(make_optimizer, _FORGETFUL)[0]
             judge.no(
                 "forgets" if how_far_off(moved, forgetful) < 1e-4 else "wrong-value",
-                seen=f"weights whose change is {off:.0%} off after three steps",
-                expected="those of backward(), step() and zero_grad()",
+                seen=_("weights whose change is {off:.0%} off after three steps").format(off=off),
+                expected=_("those of backward(), step() and zero_grad()"),
             )
 
 

@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import simgpu
+from course_language import _
 from course_lessons.shared import memory
 from course_lessons.shared.checking import keeps, one_thread
 from course_lessons.shared.edited import known_mistakes_of
@@ -54,7 +55,7 @@ def _logged(train, sizes, every):
 def _read(judge, got):
     for line in got["lines"]:
         if isinstance(line["loss"], torch.Tensor) or isinstance(line["rate"], torch.Tensor):
-            judge.no(seen=line, expected="Python numbers")
+            judge.no(seen=line, expected=_("Python numbers"))
     return got
 
 
@@ -75,7 +76,9 @@ _LINES = ComparesToReference(
     run=_logged,
     read=_read,
     alike=nearly(1e-4, 1e-5),
-    situation=lambda sizes, every: f"every={every}, batches of {sizes} rows",
+    situation=lambda sizes, every: _("every={every}, batches of {sizes} rows").format(
+        every=every, sizes=sizes
+    ),
 )
 
 
@@ -83,7 +86,7 @@ _LINES = ComparesToReference(
 def _check_train_logged(answer, judge):
     _LINES(keeps(answer, judge, 1), judge)
     if problem := simgpu.unavailable_reason():
-        print(f"Judged on the CPU alone, where nothing waits. {problem}")
+        print(_("Judged on the CPU alone, where nothing waits. {problem}").format(problem=problem))
         return
     steps, every, rows = 6, 4, 16384
     ends = []
@@ -106,13 +109,19 @@ def _check_train_logged(answer, judge):
     lines = math.ceil(steps / every)
     if (waits := counters.synchronizations) > lines:
         kind = "waits-each-step" if waits >= steps else "wrong-value"
-        seen = f"the host waited {waits} times in {steps} steps"
-        judge.no(kind, seen=seen, expected=f"{lines} times, once for each line of the log")
+        seen = _("the host waited {waits} times in {steps} steps").format(waits=waits, steps=steps)
+        judge.no(
+            kind,
+            seen=seen,
+            expected=_("{lines} times, once for each line of the log").format(lines=lines),
+        )
     for number, (end, rate) in enumerate(ends, 1):
         right = (steps - every if number > 1 else every) * rows / (end - begin)
         if not math.isclose(rate, right, rel_tol=0.02):
             kind = "begins-elsewhere" if number > 1 else "launch-rate"
-            seen = f"{rate:,.0f} samples a second (modelled) in line {number}"
+            seen = _("{rate:,.0f} samples a second (modelled) in line {number}").format(
+                rate=rate, number=number
+            )
             judge.no(kind, seen=seen, expected=f"{right:,.0f}")
         begin = end
 

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import simgpu
+from course_language import _
 from course_lessons.shared import memory
 from course_lessons.shared.checking import keeps, one_thread
 from course_lessons.shared.edited import known_mistakes_of
@@ -83,10 +84,12 @@ _RESULTS = ComparesToReference(
     look=lambda got, *_: got[:3],
     alike=nearly(1e-4, 1e-5),
     situation=lambda n, every, broken: (
-        f"{n} steps, every={every}, "
-        + (f"broken: {', '.join(map(str, broken))}" if broken else "all good")
+        _("{n} steps, every={every}, ").format(n=n, every=every)
+        + (_("broken: {str}").format(str=", ".join(map(str, broken))) if broken else _("all good"))
     ),
-    shown=lambda seen: f"{seen[0] if seen[0] is None else f'{seen[0]:g}'} after {seen[1]} steps",
+    shown=lambda seen: _("{first_seen} after {second_seen} steps").format(
+        first_seen=seen[0] if seen[0] is None else f"{seen[0]:g}", second_seen=seen[1]
+    ),
 )
 
 
@@ -94,16 +97,22 @@ _RESULTS = ComparesToReference(
 def _check_train_watched(answer, judge):
     _RESULTS(keeps(answer, judge, 1), judge)
     if simgpu.unavailable_reason():
-        print("Judged without the simulated device: the result, not the reads.")
+        print(_("Judged without the simulated device: the result, not the reads."))
         return
     with memory.temporary_device("1 GB") as device:
         for n, every, broken in _CASES[1:4]:
-            _, steps, _, waits = _trained(device, answer, n, every, broken)
+            __, steps, __, waits = _trained(device, answer, n, every, broken)
             looks = ceil(steps / every)
             if waits > looks:
                 kind = "reads-each-step" if waits >= steps else "wrong-value"
-                seen = f"the host waited {waits} times in {steps} steps, every={every}"
-                judge.no(kind, seen=seen, expected=f"at most {looks}, one for each look")
+                seen = _("the host waited {waits} times in {steps} steps, every={every}").format(
+                    waits=waits, steps=steps, every=every
+                )
+                judge.no(
+                    kind,
+                    seen=seen,
+                    expected=_("at most {looks}, one for each look").format(looks=looks),
+                )
 
 
 EXERCISE = Exercise(

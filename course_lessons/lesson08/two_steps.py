@@ -6,6 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course_language import _
 from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
@@ -51,9 +52,9 @@ def _case(*overflows):
 
 
 def _read(judge, got):
-    loss = judge.is_a(got, torch.Tensor, "a tensor")
+    loss = judge.is_a(got, torch.Tensor, _("a tensor"))
     if loss.requires_grad:
-        judge.no(seen=loss, expected="the loss without its graph")
+        judge.no(seen=loss, expected=_("the loss without its graph"))
     return loss
 
 
@@ -124,8 +125,8 @@ scaler.update()
         read=_read,
         look=_look,
         alike=nearly(1e-3, 1e-5),
-        situation=lambda model, *_: (
-            f"steps in which these parts overflow: {', '.join(model.overflows)}"
+        situation=lambda model, *__: _("steps in which these parts overflow: {overflows}").format(
+            overflows=", ".join(model.overflows)
         ),
     ),
     why="`scaler.step` keeps its books by optimiser, so one part can skip its step while the other goes on. "

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
@@ -23,17 +24,19 @@ def _check_without_sigmoid(answer, judge):
             model[2].weight.mul_(scale)
             probabilities, logits = model(x), model[:-1](x)
         own = {id(p) for p in model.parameters()}
-        got = judge.is_a(answer(model), (tuple, list), "a tuple: network, loss, decide")
-        judge.expect("number of things", len(got), 3)
+        got = judge.is_a(answer(model), (tuple, list), _("a tuple: network, loss, decide"))
+        judge.expect(_("number of things"), len(got), 3)
         network, loss_fn, decide = got
-        if not list(judge.is_a(network, nn.Module, "first the network").parameters()):
-            judge.no(seen=f"first {network}", expected="first the network")
-        outputs = judge.is_a(network(x), Tensor, "a tensor from the network").detach()
+        if not list(judge.is_a(network, nn.Module, _("first the network")).parameters()):
+            judge.no(
+                seen=_("first {network}").format(network=network), expected=_("first the network")
+            )
+        outputs = judge.is_a(network(x), Tensor, _("a tensor from the network")).detach()
         if not nearly(1e-4, 1e-4)(outputs, logits):
             stays = nearly()(outputs, probabilities)
             judge.no("sigmoid-stays" if stays else "wrong-value", seen=outputs, expected=logits)
         if {id(p) for p in network.parameters()} != own:
-            judge.no("copies", seen="other parameter objects", expected="those of the model")
+            judge.no("copies", seen=_("other parameter objects"), expected=_("those of the model"))
         _judge_loss(loss_fn, logits, judge)
         _judge_decide(decide, logits, judge)
 
@@ -45,33 +48,35 @@ def _judge_loss(loss_fn, logits, judge):
     hard = (torch.arange(len(logits)) % 3 == 0).float().unsqueeze(1)
     for targets in (hard, 0.9 * hard + 0.05):
         try:
-            loss = judge.is_a(loss_fn(logits, targets), Tensor, "a tensor with the loss")
+            loss = judge.is_a(loss_fn(logits, targets), Tensor, _("a tensor with the loss"))
         except RuntimeError as error:  # nn.BCELoss refuses what is not between 0 and 1
-            judge.no(seen=str(error), expected="a loss of logits")
+            judge.no(seen=str(error), expected=_("a loss of logits"))
         right = F.binary_cross_entropy_with_logits(logits, targets).item()
         judge.expect("loss", judge.number(loss), right, alike=nearly(1e-4))
     for size in (18.0, 200.0):  # the sigmoid of 18 is 1 in float32
         far = torch.tensor([[size], [-size]])
         loss = judge.number(loss_fn(far, torch.tensor([[0.0], [1.0]])))
         if not math.isclose(loss, size, rel_tol=1e-4):
-            seen = f"{loss:g} for logits of ±{size:g}"
+            seen = _("{loss:g} for logits of ±{size:g}").format(loss=loss, size=size)
             judge.no("saturates" if size < 200 else "wrong-value", seen=seen, expected=f"{size:g}")
 
 
 def _judge_decide(decide, logits, judge):
     if not callable(decide):
-        judge.no(seen=decide, expected="a function of logits")
+        judge.no(seen=decide, expected=_("a function of logits"))
     edges = torch.tensor([[-2.0], [-0.6], [-0.1], [0.0], [0.2], [0.7], [3.0]])
     for values in (edges, logits):
-        got, right = judge.is_a(decide(values), Tensor, "a tensor from decide"), values > 0
-        judge.expect("dtype from decide", got.dtype, torch.bool)
-        judge.expect("shape from decide", tuple(got.shape), tuple(right.shape))
+        got, right = judge.is_a(decide(values), Tensor, _("a tensor from decide")), values > 0
+        judge.expect(_("dtype from decide"), got.dtype, torch.bool)
+        judge.expect(_("shape from decide"), tuple(got.shape), tuple(right.shape))
         if not torch.equal(got, right):
             old = torch.equal(got, values > 0.5) or torch.equal(got, values >= 0.5)
             at = int((got != right).flatten().nonzero()[0])
             judge.no(
                 "old-threshold" if old else "wrong-value",
-                seen=f"{bool(got.flatten()[at])} for the logit {values.flatten()[at]:.2g}",
+                seen=_("{got} for the logit {value:.2g}").format(
+                    got=bool(got.flatten()[at]), value=values.flatten()[at]
+                ),
                 expected=str(bool(right.flatten()[at])),
             )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from course_language import _
 from course_lessons.lesson09.drawings import Height, ladder, report_card
 from course_lessons.lesson09.rung import Parts, Rung, described, outdated, read_rung, show_rungs
 from course_utils.devices import abilities
@@ -68,13 +69,17 @@ class Climb:
         """
         found = [path for path in self.folder.glob(self._stem("*") + ".json") if path != self._path]
         if file is None and not found:
-            print(f"There is no earlier climb in {self.folder}: this one begins at the first rung.")
+            print(
+                _(
+                    "There is no earlier climb in {folder}: this one begins at the first rung."
+                ).format(folder=self.folder)
+            )
             return
         path = Path(file) if file else max(found, key=lambda path: path.stat().st_mtime)
         try:
             then = json.loads(path.read_text(encoding="utf-8"))
             if then.pop("sha256", None) not in (None, _sum(then)):
-                raise ValueError("not what was written")
+                raise ValueError(_("not what was written"))
             order = then.get("measured in this order", [])
             rungs = [read_rung(fields) for fields in then["rungs"]]
             still = {r.name: r for r in rungs if r.speed_up and not outdated(r, order)}
@@ -82,18 +87,26 @@ class Climb:
             other = [name for name, value in self._conditions().items() if then[name] != value]
             reference = then["accuracy of the first loop"]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            print(f"{path} cannot be read ({type(error).__name__}): this climb begins anew.")
+            print(
+                _("{path} cannot be read ({type}): this climb begins anew.").format(
+                    path=path, type=type(error).__name__
+                )
+            )
             return
         if other:
             print(
-                f"{path.name} was another climb: not the same {', '.join(other)}. This one is new."
+                _("{path} was another climb: not the same {other}. This one is new.").format(
+                    path=path.name, other=", ".join(other)
+                )
             )
             return
         self.base, self._reference = self.base or base, self._reference or reference
         self._earlier = still
         print(
-            f"{path.name}: {len(self._earlier)} rungs are taken up. Run their cells: each shows at once "
-            "what it found."
+            _(
+                "{path}: {n_earlier} rungs are taken up. Run their cells: each shows at once "
+                "what it found."
+            ).format(path=path.name, n_earlier=len(self._earlier))
         )
         if reference:
             self._show_reference()
@@ -103,7 +116,11 @@ class Climb:
         notes = [f"{r.name}: {r.why}" for r in self.rungs if not r.speed_up]
         moved = [r.name for r in self.rungs if self._moved(r)]
         if moved:
-            notes.append(f"measured on another ladder than this one: {', '.join(moved)}")
+            notes.append(
+                _("measured on another ladder than this one: {moved}").format(
+                    moved=", ".join(moved)
+                )
+            )
         show_rungs(self.rungs, "measured", " · ".join(notes))
 
     def draw(self, limit: float | None = None) -> None:
@@ -137,11 +154,16 @@ class Climb:
             Where the folder cannot be written to.
         """
         if self.base is None:
-            raise ValueError("nothing has been measured yet: try a rung first")
+            raise ValueError(_("nothing has been measured yet: try a rung first"))
         data = self._file()
         picture = data.with_suffix(".png")
         self._put(data)
-        title = f"{self.base.machine} ({self.device}), PyTorch {self.base.torch}, {self.base.date}"
+        title = _("{machine} ({device}), PyTorch {torch}, {date}").format(
+            machine=self.base.machine,
+            device=self.device,
+            torch=self.base.torch,
+            date=self.base.date,
+        )
         results = {n: v if isinstance(v, str) else _spread(v) for n, v in self.results.items()}
         report_card(self._heights(), title, results, headlines, picture, self._unit)
         return picture, data
@@ -193,7 +215,9 @@ class Climb:
             self._put(self._file())
         except OSError as error:
             print(
-                f"{self.folder} cannot be written to ({error.strerror}): keep this session alive."
+                _("{folder} cannot be written to ({strerror}): keep this session alive.").format(
+                    folder=self.folder, strerror=error.strerror
+                )
             )
 
     def _below(self, name: str | None) -> list[Rung]:
@@ -227,7 +251,7 @@ class Climb:
     def _heights(self) -> list[Height]:
         """Return each rung as it is drawn: what was measured of it, times what stands below it."""
         below = self.base.median if self.base else 1.0
-        heights = [Height("the first loop", (below,) * 3, True)]
+        heights = [Height(_("the first loop"), (below,) * 3, True)]
         for rung in self.rungs:
             found = rung.speed_up
             if found is None:
@@ -242,7 +266,9 @@ class Climb:
     def _show_reference(self) -> None:
         lowest = self._reference - MARGIN
         print(
-            f"The first loop has {self._reference:.1%} after one epoch; what is kept, at least {lowest:.1%}."
+            _(
+                "The first loop has {reference:.1%} after one epoch; what is kept, at least {lowest:.1%}."
+            ).format(reference=self._reference, lowest=lowest)
         )
 
 
@@ -252,5 +278,12 @@ def _sum(known: Mapping[str, Any]) -> str:
 
 def _spread(value: Measurement) -> str:
     if value.unit == "samples/s":
-        return f"{value.median:,.0f} ({value.q1:,.0f} to {value.q3:,.0f}), n = {value.n}"
-    return f"{value.written()} ({value.written('q1')} to {value.written('q3')}), n = {value.n}"
+        return _("{median:,.0f} ({q1:,.0f} to {q3:,.0f}), n = {n}").format(
+            median=value.median, q1=value.q1, q3=value.q3, n=value.n
+        )
+    return _("{written} ({written2} to {written3}), n = {n}").format(
+        written=value.written(),
+        written2=value.written("q1"),
+        written3=value.written("q3"),
+        n=value.n,
+    )

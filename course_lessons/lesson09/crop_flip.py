@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import simgpu
+from course_language import _
 from course_lessons.lesson09.checking import Counter, candidates, numbered
 from course_lessons.shared import memory
 from course_lessons.shared.checking import Operations
@@ -36,12 +37,12 @@ def _check_crop_flip(answer, judge):
         crops = candidates(images, pad)
         torch.manual_seed(seed)
         calls = []
-        for _ in range(2):
-            got = judge.is_a(answer(images, pad, flip), Tensor, "a tensor")
+        for __ in range(2):
+            got = judge.is_a(answer(images, pad, flip), Tensor, _("a tensor"))
             form, wanted = (f"{tuple(t.shape)}, {t.dtype}" for t in (got, images))
             judge.expect("shape and dtype", form, wanted)
             calls.append(_read_crops(crops, got, judge))
-        judge.expect("the seed afterwards", torch.initial_seed(), seed)
+        judge.expect(_("the seed afterwards"), torch.initial_seed(), seed)
         _judge_chances(calls, pad, flip, judge)
     few, many = Counter(), Counter()
     for counter, n in ((few, 8), (many, 40)):
@@ -49,26 +50,30 @@ def _check_crop_flip(answer, judge):
         with Operations(counter.note):
             answer.__wrapped__(images, 2, 0.5)  # without what the checker does with the arguments
     if many.count >= few.count + 32:
-        seen = f"{few.count} operations for 8 images, {many.count} for 40"
-        judge.no("one-by-one", seen=seen, expected="as many for 40 as for 8")
-    needed = "operations whose result the host must know before it goes on"
+        seen = _("{count} operations for 8 images, {many_count} for 40").format(
+            count=few.count, many_count=many.count
+        )
+        judge.no("one-by-one", seen=seen, expected=_("as many for 40 as for 8"))
+    needed = _("operations whose result the host must know before it goes on")
     judge.expect(needed, many.waits, 0, "waits")
     if not simgpu.unavailable_reason():
         with memory.temporary_device("1 GB") as device:
             images = numbered(8, 6, 6, torch.uint8).to(device)
             with simgpu.count() as counters:
                 got = answer.__wrapped__(images, 2, 0.5)
-        judge.expect("the result's device", got.device.type, "sim")
-        judge.expect("copies to the host", counters.copies_to_host, 0)
-        judge.expect("copies to the device", len(counters.copies), 0, "made-on-the-host")
+        judge.expect(_("the result's device"), got.device.type, "sim")
+        judge.expect(_("copies to the host"), counters.copies_to_host, 0)
+        judge.expect(_("copies to the device"), len(counters.copies), 0, "made-on-the-host")
 
 
 def _read_crops(crops, got, judge):
     """Return for each image how far down and to the right it was cut, and whether it is mirrored."""
     hits = (crops == got).flatten(3).all(3).flatten(0, 1)
     for first in (~hits.any(0)).nonzero().flatten().tolist():
-        seen = f"image {first}: {got[first, :2].tolist()} (rows and columns, numbered from 1)"
-        judge.no(seen=seen, expected="a window of the image with a border of zeros")
+        seen = _("image {first}: {got} (rows and columns, numbered from 1)").format(
+            first=first, got=got[first, :2].tolist()
+        )
+        judge.no(seen=seen, expected=_("a window of the image with a border of zeros"))
     which = hits.float().argmax(0)
     side = math.isqrt(len(crops))
     return which // 2 // side, which // 2 % side, which % 2 == 1
@@ -82,28 +87,46 @@ def _judge_chances(calls, pad, flip, judge):
         share = float(hits.float().mean())
         most = 6 * math.sqrt(chance * (1 - chance) / len(hits)) + 1e-9
         if abs(share - chance) > most or (chance and not share):
-            judge.no(diagnosis, seen=f"{share:.0%} {what}", expected=f"about {chance:.0%}")
+            judge.no(
+                diagnosis,
+                seen=f"{share:.0%} {what}",
+                expected=_("about {chance:.0%}").format(chance=chance),
+            )
 
     for top, left, mirrored in calls:
         place = top * side + left
         one_offset = len(place.unique()) == 1 and int(place[0]) != side * side // 2
         for at in range(side * side):
-            what = f"cut {at // side} down, {at % side} right"
+            what = _("cut {at} down, {at2} right").format(at=at // side, at2=at % side)
             judge_share(
                 place == at, 1 / side**2, what, "one-offset" if one_offset else "wrong-value"
             )
         one_coin = 0 < flip < 1 and len(mirrored.unique()) == 1
         judge_share(mirrored, flip, "mirrored", "one-coin" if one_coin else "wrong-value")
-        for way, place in (("down", top), ("to the right", left)):
+        for way, place in (("down", top), (_("to the right"), left)):
             for at in range(side):
-                judge_share(mirrored[place == at], flip, f"mirrored of those cut {at} {way}")
+                judge_share(
+                    mirrored[place == at],
+                    flip,
+                    _("mirrored of those cut {at} {way}").format(at=at, way=way),
+                )
     again = (1 / side, 1 / side, flip**2 + (1 - flip) ** 2)
-    names = ("down", "to the right", "mirrored")
+    names = ("down", _("to the right"), "mirrored")
     for first, second, chance, what in zip(*calls, again, names, strict=True):
-        judge_share(first == second, chance, f"in a second call as in the first ({what})")
+        judge_share(
+            first == second,
+            chance,
+            _("in a second call as in the first ({what})").format(what=what),
+        )
         for apart in (1, len(second) // 2):
             same = second[apart:] == second[:-apart]
-            judge_share(same, chance, f"as the image {apart} before in the batch ({what})")
+            judge_share(
+                same,
+                chance,
+                _("as the image {apart} before in the batch ({what})").format(
+                    apart=apart, what=what
+                ),
+            )
 
 
 EXERCISE = Exercise(

@@ -12,10 +12,10 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.axes import Axes
 
-from course_language import say, spoken, word
+from course_language import N_, _
 from course_utils.plots import BLUE, GREEN, ORANGE, log_ticks, present
 
-COUNTED = spoken("images", "letters")
+COUNTED = (N_("images"), N_("letters"))
 """What a ladder counts a second."""
 
 
@@ -49,7 +49,12 @@ def ladder(heights: Sequence[Height], limit: float | None = None, unit: str = CO
     fig, ax = plt.subplots(figsize=(8.2, 0.33 * len(heights) + 1.5), layout="constrained")
     _rungs(ax, heights, limit, unit)
     fig.legend(loc="outside upper center", ncols=5, fontsize=9)
-    present(fig, f"The ladder, from the bottom up. {_summary(heights, limit, unit)}")
+    present(
+        fig,
+        _("The ladder, from the bottom up. {summary}").format(
+            summary=_summary(heights, limit, unit)
+        ),
+    )
 
 
 def report_card(
@@ -83,7 +88,7 @@ def report_card(
     fig, (top, ax, below) = plt.subplots(
         3, 1, figsize=(8.2, sum(tall) + 0.9), layout="constrained", height_ratios=tall
     )
-    fig.suptitle(textwrap.fill(f"Capstone · {title}", 90), fontsize=10.5)
+    fig.suptitle(textwrap.fill(_("Capstone · {title}").format(title=title), 90), fontsize=10.5)
     for column, name in enumerate(large):
         x = (column + 0.5) / len(large)
         figure = re.split(r" ?[(（]", results[name])[0]
@@ -99,8 +104,13 @@ def report_card(
     for empty in (top, below):
         empty.axis("off")
     fig.savefig(path, dpi=150)
-    each = word("; ").join(f"{name}{word(': ')}{value}" for name, value in results.items())
-    present(fig, f"Report card of {title}. {_summary(heights, None, unit)} {each}.")
+    each = _("; ").join(f"{name}{_(': ')}{value}" for name, value in results.items())
+    present(
+        fig,
+        _("Report card of {title}. {summary} {each}.").format(
+            title=title, summary=_summary(heights, None, unit), each=each
+        ),
+    )
 
 
 def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None, unit: str) -> None:
@@ -115,7 +125,7 @@ def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None, unit: str) 
     stands = measured[0].reached[1] if measured else 1.0
     for y, rung in enumerate(measured):
         low, middle, high = rung.reached
-        grey = once("from the best loop before") if y else ""
+        grey = once(_("from the best loop before")) if y else ""
         ax.plot([stands, middle], [y, y], color="#bbbbbb", linewidth=3, zorder=1, label=grey)
         ax.errorbar(
             middle,
@@ -126,17 +136,17 @@ def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None, unit: str) 
             markerfacecolor=BLUE if rung.kept else "white",
             capsize=4,
             markersize=8,
-            label=once("kept" if rung.kept else "left out"),
+            label=once(_("kept") if rung.kept else _("left out")),
         )
         if rung.guess:
-            ax.plot(rung.guess, y, "|", color=GREEN, markersize=14, label=once("predicted"))
+            ax.plot(rung.guess, y, "|", color=GREEN, markersize=14, label=once(_("predicted")))
         if rung.factor:
             place = ax.get_yaxis_transform()
             ax.text(1.01, y, f"{rung.factor:.2f}×", transform=place, va="center", fontsize=9.5)
         if rung.kept:
             stands = middle
     if limit:
-        allowed = "the floor allows" if unit == COUNTED[0] else "MFU of 100 %"
+        allowed = _("the floor allows") if unit == COUNTED[0] else _("MFU of 100 %")
         ax.axvline(limit, color="black", linestyle=":", label=allowed)
     ax.set_xscale("log")
     ax.set_yticks(range(len(measured)), [rung.name for rung in measured])
@@ -146,23 +156,27 @@ def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None, unit: str) 
 
 
 def _axis_label(heights: Sequence[Height], unit: str) -> str:
-    missing = word(", ").join(rung.name for rung in heights if not rung.reached)
-    label = f"{say(unit)}/s (measured: median and quartiles)"
-    return f"{label}\nnot measured here: {missing}" if missing else label
+    missing = _(", ").join(rung.name for rung in heights if not rung.reached)
+    label = _("{unit}/s (measured: median and quartiles)").format(unit=_(unit))
+    return (
+        _("{label}\nnot measured here: {missing}").format(label=label, missing=missing)
+        if missing
+        else label
+    )
 
 
 def _summary(heights: Sequence[Height], limit: float | None, unit: str) -> str:
     words = [
-        f"{r.name}: {r.reached[1]:,.0f} {say(unit)}/s, {'kept' if r.kept else 'left out'}"
+        f"{r.name}: {r.reached[1]:,.0f} {_(unit)}/s, {_('kept') if r.kept else _('left out')}"
         if r.reached
-        else f"{r.name}: not measured"
+        else _("{r}: not measured").format(r=r.name)
         for r in heights
     ]
     end = ""
     if limit:
-        end = f" The floor allows {limit:,.0f} {say(unit)}/s."
+        end = _(" The floor allows {limit:,.0f} {unit}/s.").format(limit=limit, unit=_(unit))
         if unit != COUNTED[0]:
-            end = f" An MFU of 100 % is {limit:,.0f} {say(unit)}/s."
+            end = _(" An MFU of 100 % is {limit:,.0f} {unit}/s.").format(limit=limit, unit=_(unit))
     return "; ".join(words) + "." + end
 
 
@@ -184,10 +198,16 @@ def runs(best: Sequence[Run], first: Run, target: float) -> None:
     """
     fig, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
     for number, run in enumerate(best):
-        _run(ax, run, "o", BLUE, "" if number else f"with the recipe, {len(best)} seeds")
-    _run(ax, first, "s", ORANGE, "first loop, one seed, after each epoch")
-    ax.axhline(100 * target, color="#666666", linewidth=1, linestyle="--", label="target")
-    ax.set(xscale="log", xlabel="training time, s (measured)", ylabel="held-out accuracy, %")
+        _run(
+            ax,
+            run,
+            "o",
+            BLUE,
+            "" if number else _("with the recipe, {n_best} seeds").format(n_best=len(best)),
+        )
+    _run(ax, first, "s", ORANGE, _("first loop, one seed, after each epoch"))
+    ax.axhline(100 * target, color="#666666", linewidth=1, linestyle="--", label=_("target"))
+    ax.set(xscale="log", xlabel=_("training time, s (measured)"), ylabel=_("held-out accuracy, %"))
     log_ticks(ax.xaxis)
     ax.legend(loc="best", fontsize=9)
     got = sum(any(score >= target for _, score in run) for run in best)
@@ -195,8 +215,18 @@ def runs(best: Sequence[Run], first: Run, target: float) -> None:
     seconds, score = first[-1]
     present(
         fig,
-        f"{got} of {len(best)} runs reach {target:.0%}, in {min(ends):.2g} to {max(ends):.2g} s; the "
-        f"first loop has {score:.1%} after {seconds:.3g} s.",
+        _(
+            "{got} of {n_best} runs reach {target:.0%}, in {min_ends:.2g} to {max_ends:.2g} s; the "
+            "first loop has {score:.1%} after {seconds:.3g} s."
+        ).format(
+            got=got,
+            n_best=len(best),
+            target=target,
+            min_ends=min(ends),
+            max_ends=max(ends),
+            score=score,
+            seconds=seconds,
+        ),
     )
 
 
@@ -213,6 +243,11 @@ def crops(images: torch.Tensor, cut: torch.Tensor) -> None:
             ax.imshow(image.permute(1, 2, 0).cpu().numpy())
             ax.set(xticks=[], yticks=[])
             ax.grid(visible=False)
-    axes[0, 0].set_ylabel("stored")
-    axes[1, 0].set_ylabel("cropped")
-    present(fig, f"{len(images)} images, and below each its random crop, each moved differently.")
+    axes[0, 0].set_ylabel(_("stored"))
+    axes[1, 0].set_ylabel(_("cropped"))
+    present(
+        fig,
+        _("{n_images} images, and below each its random crop, each moved differently.").format(
+            n_images=len(images)
+        ),
+    )

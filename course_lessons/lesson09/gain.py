@@ -3,6 +3,7 @@
 import statistics
 from functools import partial
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -64,7 +65,9 @@ def _draw(rng):
 
 def _shown(looked):
     calls, numbers = looked
-    return f"{', '.join(f'{number:.4g}' for number in numbers)} (calls: {' '.join(calls)})"
+    return _("{numbers} (calls: {calls})").format(
+        numbers=", ".join(f"{number:.4g}" for number in numbers), calls=" ".join(calls)
+    )
 
 
 _QUARTILES = 'statistics.quantiles(ratios, n=4, method="inclusive")'
@@ -124,12 +127,12 @@ print(statistics.quantiles(drifts, n=4, method="inclusive"))  # [1.5, 2.0, 2.0]
             _case(8, 3.0, 3.0, (1, 2, 4, 8), 1.25),
         ],
         known_mistakes_of(gain, _MISTAKES),
-        read=lambda judge, got: [judge.number(n) for n in judge.listed(got, "three numbers")],
+        read=lambda judge, got: [judge.number(n) for n in judge.listed(got, _("three numbers"))],
         look=lambda got, old, new, rounds, clock: (clock.__self__.calls, got),
         draw=_draw,
-        situation=lambda old, new, rounds, clock: (
-            f"{rounds} rounds on a machine that others use too"
-        ),
+        situation=lambda old, new, rounds, clock: _(
+            "{rounds} rounds on a machine that others use too"
+        ).format(rounds=rounds),
         shown=_shown,
     ),
     why="Each round compares two neighbours, so slow minutes cancel, and swapping cancels what the first "

@@ -16,7 +16,7 @@ from time import perf_counter
 import torch
 from torch import nn
 
-from course_language import word
+from course_language import _
 from course_lessons.lesson09.climb import MARGIN, Climb
 from course_lessons.lesson09.rung import Parts, Rung, described, show_rungs
 from course_utils.devices import synchronize
@@ -82,7 +82,7 @@ class Ledger(Climb):
         lead_in: int = LEAD_IN,
     ) -> None:
         if str(device).startswith("sim"):
-            raise ValueError('the ledger needs a real clock: give it torch.device("cpu")')
+            raise ValueError(_('the ledger needs a real clock: give it torch.device("cpu")'))
         super().__init__(start, torch.device(device), epoch, Path(folder), name, unit)
         self.gain = 1.0
         """How many times as fast as the first loop the best one is, once `whole` has measured it."""
@@ -92,7 +92,7 @@ class Ledger(Climb):
     def reference(self) -> float:
         """The accuracy of the first loop after one epoch; it is trained, and shown, when first asked for."""
         if self._reference is None:
-            self._reference = self.accuracy(self.start, "the first loop learns")
+            self._reference = self.accuracy(self.start, _("the first loop learns"))
             self._show_reference()
         return self._reference
 
@@ -129,7 +129,7 @@ class Ledger(Climb):
         earlier = self._earlier.pop(name, None)
         if earlier and not unless and (earlier.change, earlier.stands_on) == now:
             self._note(earlier, change)
-            show_rungs([earlier], "recorded", "As found before. Again: run this twice.")
+            show_rungs([earlier], "recorded", _("As found before. Again: run this twice."))
             return
         self._earlier = {n: rung for n, rung in self._earlier.items() if name not in rung.stands_on}
         prediction = self._prediction(name, None if unless else predicted)
@@ -140,11 +140,18 @@ class Ledger(Climb):
             try:
                 speed_up = self.compare(old, {**old, **change}, name)
                 if keep or (keep is None and (speed_up.q1 or 0) > 1):
-                    accuracy = self.accuracy({**old, **change}, f"{name}: does it learn?")
+                    accuracy = self.accuracy(
+                        {**old, **change}, _("{name}: does it learn?").format(name=name)
+                    )
                 kept, why = _verdict(speed_up, accuracy, reference, keep)
             except (RuntimeError, ImportError, OSError) as error:
-                first = (str(error).strip().splitlines() or ["no message"])[0]
-                speed_up, why = None, f"does not run here: {type(error).__name__}, {first[:120]}"
+                first = (str(error).strip().splitlines() or [_("no message")])[0]
+                speed_up, why = (
+                    None,
+                    _("does not run here: {type}, {first}").format(
+                        type=type(error).__name__, first=first[:120]
+                    ),
+                )
         self._enter(name, change, prediction, speed_up, accuracy, kept, why)
 
     def take_in(
@@ -192,7 +199,7 @@ class Ledger(Climb):
         rung = Rung(name, described(change), stands_on, speed_up, guess, accuracy, kept, why)
         self._note(rung, change)
         if speed_up is None:
-            print(f"{name}, not measured: {why}")
+            print(_("{name}, not measured: {why}").format(name=name, why=why))
             return
         show_rungs([rung], "measured")
         if prediction:
@@ -213,11 +220,11 @@ class Ledger(Climb):
             before, after = take_turns(old_pace.turn, new_pace.turn, rounds)
         if self.base is None and dict(old) == self.start:
             rate = {"unit": "samples/s", "quantity": "throughput"}
-            self.base = Measurement.of(before, "the first loop", self.device, **rate)
+            self.base = Measurement.of(before, _("the first loop"), self.device, **rate)
         ratios = [new / old for old, new in zip(before, after, strict=True)]
         return self._speed_up(ratios, label)
 
-    def accuracy(self, parts: Parts, label: str = word("training")) -> float:
+    def accuracy(self, parts: Parts, label: str = _("training")) -> float:
         """Train a loop anew for one epoch; return its accuracy on images that it has never seen."""
         progress = bar(total=self._epoch, desc=label, leave=False)
         with closing(self._training(parts)) as steps, closing(progress):
@@ -230,8 +237,8 @@ class Ledger(Climb):
 
     def whole(self) -> Measurement:
         """Compare the first loop with the best one, in turns, and note it as a result."""
-        total = self.compare(self.start, self.best, "best loop against the first")
-        self.result("best loop against the first", total)
+        total = self.compare(self.start, self.best, _("best loop against the first"))
+        self.result(_("best loop against the first"), total)
         self.gain = total.median
         return total
 
@@ -241,7 +248,7 @@ class Ledger(Climb):
             return None
         known = next((rung for rung in self.rungs if rung.name == name and rung.speed_up), None)
         if known and known.predicted is None:
-            print("You have seen the answer already, so this guess does not count.")
+            print(_("You have seen the answer already, so this guess does not count."))
             return None
         return predict(f"09.{name}", guess, unit="×")
 
@@ -276,10 +283,12 @@ def _verdict(
 ) -> tuple[bool, str]:
     """Return whether a change is kept, and why, in a few words."""
     if keep is not None:
-        return keep, "you decided so"
+        return keep, _("you decided so")
     if accuracy is None:
         slower = speed_up.q3 is not None and speed_up.q3 < 1
-        return False, "slower" if slower else "no gain beyond the spread"
+        return False, _("slower") if slower else _("no gain beyond the spread")
     if accuracy < reference - MARGIN:
-        return False, f"faster, but it learns less: the first loop has {reference:.0%}"
-    return True, "faster, and it learns"
+        return False, _("faster, but it learns less: the first loop has {reference:.0%}").format(
+            reference=reference
+        )
+    return True, _("faster, and it learns")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
-from course_language import word
+from course_language import _
 from course_lessons.lesson09 import drawings
 from course_lessons.lesson09.drawings import Run
 from course_lessons.lesson09.ledger import Ledger
@@ -30,16 +30,21 @@ def note_rates(
     flops
         Of the products and convolutions of one image.
     """
-    print(f"products and convolutions of one image: {flops / 1e6:.2f} MFLOP")
+    print(_("products and convolutions of one image: {flops:.2f} MFLOP").format(flops=flops / 1e6))
     print(
-        f"reached: {rate:,.0f} images/s, {rate / limit:.1%} of what the floor allows; MFU {mfu:.1%}"
+        _(
+            "reached: {rate:,.0f} images/s, {share:.1%} of what the floor allows; MFU {mfu:.1%}"
+        ).format(rate=rate, share=rate / limit, mfu=mfu)
     )
-    ledger.result("images/s, first loop", ledger.base)
+    ledger.result(_("images/s, first loop"), ledger.base)
     ledger.result(
-        "images/s, best loop", f"{rate:,.0f}, {rate / limit:.1%} of what the floor allows"
+        _("images/s, best loop"),
+        _("{rate:,.0f}, {share:.1%} of what the floor allows").format(
+            rate=rate, share=rate / limit
+        ),
     )
-    ledger.result("MFU, of the rate measured here", f"{mfu:.1%} ({unit})")
-    ledger.result("FLOPs of an image", f"{flops / 1e6:.2f} MFLOP")
+    ledger.result(_("MFU, of the rate measured here"), f"{mfu:.1%} ({unit})")
+    ledger.result(_("FLOPs of an image"), f"{flops / 1e6:.2f} MFLOP")
 
 
 def note_mfu(ledger: Ledger, weights: int, unit: str, plain: float, best: float) -> None:
@@ -58,16 +63,22 @@ def note_mfu(ledger: Ledger, weights: int, unit: str, plain: float, best: float)
     """
     first = ledger.base.median
     fastest = first * ledger.gain
-    print(f"{weights:,} weights in products: {6 * weights / 1e6:.1f} MFLOP a letter")
+    print(
+        _("{weights:,} weights in products: {weights2:.1f} MFLOP a letter").format(
+            weights=weights, weights2=6 * weights / 1e6
+        )
+    )
     for which, rate, name, limit in (
-        (word("first loop"), first, "fp32", plain),
-        ("best loop", fastest, unit, best),
+        (_("first loop"), first, "fp32", plain),
+        (_("best loop"), fastest, unit, best),
     ):
         share = 6 * weights * rate / limit
         print(
-            f"{which}: {rate:,.0f} letters/s; MFU {share:.1%} of {limit / 1e9:,.0f} GFLOP/s in {name}"
+            _(
+                "{which}: {rate:,.0f} letters/s; MFU {share:.1%} of {limit:,.0f} GFLOP/s in {name}"
+            ).format(which=which, rate=rate, share=share, limit=limit / 1e9, name=name)
         )
-        ledger.result(f"MFU, {which}", f"{share:.1%} ({name})")
+        ledger.result(_("MFU, {which}").format(which=which), f"{share:.1%} ({name})")
 
 
 def note_runs(
@@ -97,13 +108,32 @@ def note_runs(
     scores = [points[-1][1] for points in runs]
     seconds = [points[-1][0] for points in runs]
     reached = sum(score >= target for score in scores)
-    span = f"{min(scores):.2%} to {max(scores):.2%}"
-    print(f"{reached} of {len(runs)} runs reach {target:.0%}: {span}")
-    print(f"their accuracy in the median: {statistics.median(scores):.2%}")
-    print(
-        f"time to {target:.0%}: {took:.2f} s in the median; first loop, one run: {took_first:.1f} s"
+    span = _("{min_scores:.2%} to {max_scores:.2%}").format(
+        min_scores=min(scores), max_scores=max(scores)
     )
-    ledger.result(f"time to {target:.0%}", f"{took:.2f} s (median of {len(runs)} runs)")
-    ledger.result("one run takes", Measurement.of(seconds, "a run", ledger.device))
-    ledger.result("accuracy after it", f"{span}, {reached} of {len(runs)} there")
-    ledger.result(f"time to {target:.0%}, first loop", f"{took_first:.1f} s (one run)")
+    print(
+        _("{reached} of {n_runs} runs reach {target:.0%}: {span}").format(
+            reached=reached, n_runs=len(runs), target=target, span=span
+        )
+    )
+    print(_("their accuracy in the median: {median:.2%}").format(median=statistics.median(scores)))
+    print(
+        _(
+            "time to {target:.0%}: {took:.2f} s in the median; first loop, one run: {took_first:.1f} s"
+        ).format(target=target, took=took, took_first=took_first)
+    )
+    ledger.result(
+        _("time to {target:.0%}").format(target=target),
+        _("{took:.2f} s (median of {n_runs} runs)").format(took=took, n_runs=len(runs)),
+    )
+    ledger.result(_("one run takes"), Measurement.of(seconds, _("a run"), ledger.device))
+    ledger.result(
+        _("accuracy after it"),
+        _("{span}, {reached} of {n_runs} there").format(
+            span=span, reached=reached, n_runs=len(runs)
+        ),
+    )
+    ledger.result(
+        _("time to {target:.0%}, first loop").format(target=target),
+        _("{took_first:.1f} s (one run)").format(took_first=took_first),
+    )

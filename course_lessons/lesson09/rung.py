@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from course_language import word
+from course_language import _
 from course_utils.show import show_table
 from course_utils.timing import Measurement
 
@@ -73,7 +73,15 @@ def outdated(rung: Rung, order: list[str]) -> bool:
     return any(name in later for name in rung.stands_on)
 
 
-_HEAD = ("rung", "predicted", "times as fast", "quartiles", "accuracy", "kept", "why")
+_HEAD = (
+    _("rung"),
+    _("predicted"),
+    _("times as fast"),
+    _("quartiles"),
+    _("accuracy"),
+    _("kept"),
+    _("why"),
+)
 
 
 def show_rungs(rungs: Sequence[Rung], kind: str, note: str = "") -> None:
@@ -89,6 +97,6 @@ def _row(rung: Rung) -> tuple[str, ...]:
         f"{found.median:.2f}" if found else "–",
         f"{found.q1:.2f} – {found.q3:.2f}" if found else "",
         "" if rung.accuracy is None else f"{rung.accuracy:.1%}",
-        word("yes") if rung.kept else word("no"),
-        rung.why if found else word("not measured"),
+        _("yes") if rung.kept else _("no"),
+        rung.why if found else _("not measured"),
     )

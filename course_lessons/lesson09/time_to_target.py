@@ -4,6 +4,7 @@ import math
 import statistics
 from numbers import Real
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -61,12 +62,14 @@ def _draw(rng):
 
 def _read(judge, got):
     got = got.item() if hasattr(got, "numel") and got.numel() == 1 else got
-    return float(judge.is_a(got, Real, "a number, or math.inf"))
+    return float(judge.is_a(got, Real, _("a number, or math.inf")))
 
 
 def _situation(runs, target):
     failed = sum(all(a < target for _, a in run) for run in runs)
-    return f"{len(runs)} runs to {target:.0%}, of which {failed} never get there"
+    return _("{n_runs} runs to {target:.0%}, of which {failed} never get there").format(
+        n_runs=len(runs), target=target, failed=failed
+    )
 
 
 EXERCISE = Exercise(

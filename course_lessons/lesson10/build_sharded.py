@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from course_language import _
 from course_utils.exercises import Exercise
 
 
@@ -28,7 +29,7 @@ class _Layer(nn.Module):
         self.weight = nn.Parameter(torch.empty(rows, 3))
         self.register_buffer("scale", torch.empty(3))
         if not self.weight.is_meta:
-            whole.append("when it was made")
+            whole.append(_("when it was made"))
 
     def reset_parameters(self):
         self.ready = not self.weight.is_meta
@@ -58,28 +59,32 @@ def _check(answer, judge):
 def _check_net(answer, judge, blocks, device):
     whole, groups, called = [], [], set()
 
-    def fully_shard(module, **_):
+    def fully_shard(module, **__):
         """Stands for PyTorch's on rank 0 of four: cuts the layers that are not cut yet."""
         if module in called:  # as PyTorch's does
-            raise AssertionError("fully_shard has already been applied to this module")
+            raise AssertionError(_("fully_shard has already been applied to this module"))
         called.add(module)
         group = [layer for layer in _layers(module) if len(layer.weight) == layer.rows]
         for layer in group:
             if not layer.weight.is_meta:
-                whole.append("before it was sharded")
+                whole.append(_("before it was sharded"))
             layer.weight = nn.Parameter(layer.weight.detach()[: layer.rows // 4].clone())
         if group:
             groups.append(group)
         return module
 
     net = answer(lambda: _Net(blocks, whole), fully_shard, torch.device(device))
-    layers = _layers(judge.is_a(net, _Net, "the network"))
+    layers = _layers(judge.is_a(net, _Net, _("the network")))
     if device == "meta":  # stands for a device that is not the host
         if any(not layer.weight.is_meta for layer in layers):
-            judge.no(seen="tensors on the host", expected="all on `device`")
+            judge.no(seen=_("tensors on the host"), expected=_("all on `device`"))
         return
     if whole:
-        judge.no("whole-first", seen=f"numbers in whole layers {whole[0]}", expected="only shards")
+        judge.no(
+            "whole-first",
+            seen=_("numbers in whole layers {first_whole}").format(first_whole=whole[0]),
+            expected=_("only shards"),
+        )
     parts = [*map(_layers, net.blocks), [net.first, net.last]]
     part_of = {layer: number for number, part in enumerate(parts) for layer in part}
     mixed = any(len({part_of[layer] for layer in group}) > 1 for group in groups)
@@ -92,11 +97,11 @@ def _check_net(answer, judge, blocks, device):
     )
     judge.expect("groups", seen, expected, diagnosis)
     meta = [names[e] for e in layers if e.weight.is_meta or e.scale.is_meta]
-    judge.expect("layers on meta", meta, [], "still-meta")
+    judge.expect(_("layers on meta"), meta, [], "still-meta")
     empty = [names[e] for e in layers if not e.ready]
-    judge.expect("layers whose reset_parameters() did not run", empty, [], "not-initialised")
+    judge.expect(_("layers whose reset_parameters() did not run"), empty, [], "not-initialised")
     other = [names[e] for e in layers if (e.weight != 0.5).any() or (e.scale != 2.0).any()]
-    judge.expect("layers with other numbers than reset_parameters() sets", other, [])
+    judge.expect(_("layers with other numbers than reset_parameters() sets"), other, [])
 
 
 EXERCISE = Exercise(

@@ -5,6 +5,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from course_language import _
 from course_lessons.shared.checking import on_ranks
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
@@ -62,20 +63,30 @@ def _check(answer, judge):
 
         run = on_ranks(program, answer, ranks, judge, "one-rank")
         if shape[-1] == 64 and max(run.sent) >= 4 * 64:
-            seen = f"{max(run.sent)} bytes from a rank; its outputs have 16"
-            judge.no("sends-weights", seen=seen, expected="outputs alone are sent")
+            seen = _("{max_sent} bytes from a rank; its outputs have 16").format(
+                max_sent=max(run.sent)
+            )
+            judge.no("sends-weights", seen=seen, expected=_("outputs alone are sent"))
         right = F.linear(*_layer(shape, outputs))
         parts, share = right.chunk(ranks, dim=-1), right.numel() // ranks
         joined = [torch.cat(parts, dim) for dim in range(right.dim() - 1)]
         for rank, (value, computed) in enumerate(run.results):
-            judge.is_a(value, Tensor, "a tensor")
+            judge.is_a(value, Tensor, _("a tensor"))
             if computed > share:
-                seen = f"{computed} outputs computed on a rank, whose share is {share}"
-                judge.no("whole-layer", seen=seen, expected="no more than its share")
+                seen = _("{computed} outputs computed on a rank, whose share is {share}").format(
+                    computed=computed, share=share
+                )
+                judge.no("whole-layer", seen=seen, expected=_("no more than its share"))
             diagnosis = "not-gathered" if alike(value, parts[rank]) else "wrong-value"
             if any(alike(value, wrong) for wrong in joined):
                 diagnosis = "wrong-way"
-            judge.expect(f"outputs on rank {rank} of {ranks}", value, right, diagnosis, alike)
+            judge.expect(
+                _("outputs on rank {rank} of {ranks}").format(rank=rank, ranks=ranks),
+                value,
+                right,
+                diagnosis,
+                alike,
+            )
 
 
 EXERCISE = Exercise(

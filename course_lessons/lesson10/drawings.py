@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
-from course_language import spoken, word
+from course_language import N_, _
 from course_utils.number_format import amount
 from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, present
 from simgpu.cluster import Run
@@ -20,7 +20,9 @@ from . import timeline
 
 _HATCHES = ("", "////", "....")
 _COLOURS = (ORANGE, "////"), (COLOURS[3], "...."), (BLUE, ""), (COLOURS[5], "")
-_LOOKS = dict(zip(spoken("gather", "scatter", "forward", "backward"), _COLOURS, strict=True))
+_LOOKS = dict(
+    zip((N_("gather"), N_("scatter"), N_("forward"), N_("backward")), _COLOURS, strict=True)
+)
 
 
 def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figure, str]:
@@ -41,16 +43,23 @@ def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figur
         box = {"facecolor": "#fdfdfb", "edgecolor": "none", "pad": 1.0}
         place = left + 0.012 * longest
         ax.text(place, row, amount(left, "GB"), va="center", fontsize=9.5, bbox=box)
-    ax.axvline(card / 1e9, color="#333333", linestyle="--", label=f"a card's {card / 1e9:g} GB")
+    ax.axvline(
+        card / 1e9,
+        color="#333333",
+        linestyle="--",
+        label=_("a card's {card:g} GB").format(card=card / 1e9),
+    )
     ax.set_yticks(range(len(cases)), list(cases))
     ax.locator_params("x", nbins=5)
-    ax.set(xlim=(0, 1.12 * longest), ylim=(len(cases) - 0.5, -0.5), xlabel="GB on each rank")
+    ax.set(xlim=(0, 1.12 * longest), ylim=(len(cases) - 0.5, -0.5), xlabel=_("GB on each rank"))
     ax.grid(axis="y", visible=False)
     fig.legend(loc="upper center", ncols=4, fontsize=9.5)
-    told = word("; ").join(
+    told = _("; ").join(
         f"{name} {amount(sum(parts.values()) / 1e9, 'GB')}" for name, parts in cases.items()
     )
-    return fig, f"Bytes on each rank, beside a card of {card / 1e9:g} GB: {told}."
+    return fig, _("Bytes on each rank, beside a card of {card:g} GB: {told}.").format(
+        card=card / 1e9, told=told
+    )
 
 
 def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tuple[Figure, str]:
@@ -69,19 +78,29 @@ def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tup
     axes[0].set_xticks([])  # ticks take half of the time to draw
     axes[1].locator_params("x", nbins=4)
     axes[1].set_xlabel(
-        f"time (modelled; a layer's forward takes {compute:g}, gathering it {gather:g})"
+        _("time (modelled; a layer's forward takes {compute:g}, gathering it {gather:g})").format(
+            compute=compute, gather=gather
+        )
     )
     boxes = [
         Rectangle((0, 0), 1, 1, facecolor=colour, hatch=hatch, edgecolor="white")
         for colour, hatch in _LOOKS.values()
     ]
     fig.legend(boxes, list(_LOOKS), loc="upper center", ncols=4, fontsize=9.5)
-    told = [f"{made.peak} layers or gradients whole at most" for made in steps]
+    told = [_("{peak} layers or gradients whole at most").format(peak=made.peak) for made in steps]
     return (
         fig,
-        f"A step of FSDP with {layers} layers, network and compute side by side, and beneath how many "
-        f"layers are whole (modelled). Freed after forward: {told[0]}, done after {steps[0].seconds:g}. "
-        f"Kept: {told[1]}, done after {steps[1].seconds:g}.",
+        _(
+            "A step of FSDP with {layers} layers, network and compute side by side, and beneath how many "
+            "layers are whole (modelled). Freed after forward: {first_told}, done after {seconds:g}. "
+            "Kept: {second_told}, done after {seconds2:g}."
+        ).format(
+            layers=layers,
+            first_told=told[0],
+            seconds=steps[0].seconds,
+            second_told=told[1],
+            seconds2=steps[1].seconds,
+        ),
     )
 
 
@@ -100,8 +119,8 @@ def _lanes(ax: Axes, made: timeline.Timeline, most: int) -> None:
     tops = [3 - 1.4 * count / most for count in counts]
     ax.fill_between(moments, tops, 3, step="post", facecolor=GREEN, alpha=0.5, linewidth=0)
     top = next(moment for moment, count in made.whole if count == made.peak)
-    ax.text(top, 2.95, f" {made.peak} at most", fontsize=8.5)
-    ax.set_yticks((0, 1, 2.5), ("network", "compute", "whole"))
+    ax.text(top, 2.95, _(" {peak} at most").format(peak=made.peak), fontsize=8.5)
+    ax.set_yticks((0, 1, 2.5), (_("network"), "compute", _("whole")))
     ax.set(ylim=(3.05, -0.5))
     ax.grid(visible=False)
 
@@ -133,14 +152,23 @@ def mesh(dimensions: Mapping[str, int], doing: Mapping[str, str]) -> None:
     ax.text((columns - 1) / 2, -0.7, words, ha="center", va="bottom")
     ends = (-0.72, -0.36), (-0.72, rows - 0.64)
     ax.annotate("", *ends, arrowprops={**arrow, "color": ORANGE})
-    words = f"{down} ({rows}){word(': ').rstrip()}\n{doing[down]}"
+    words = f"{down} ({rows}){_(': ').rstrip()}\n{doing[down]}"
     ax.text(-0.82, (rows - 1) / 2, words, ha="right", va="center", color="#a34400")
     ax.set(xlim=(-0.6 * columns, columns - 0.45), ylim=(rows - 0.55, -1.05))
     ax.set_axis_off()
     present(
         fig,
-        f"A mesh of {rows} × {columns} ranks. Along {across}, the rows: {doing[across]}. "
-        f"Along {down}, the columns: {doing[down]}.",
+        _(
+            "A mesh of {rows} × {columns} ranks. Along {across}, the rows: {doing}. "
+            "Along {down}, the columns: {doing2}."
+        ).format(
+            rows=rows,
+            columns=columns,
+            across=across,
+            doing=doing[across],
+            down=down,
+            doing2=doing[down],
+        ),
     )
 
 
@@ -163,8 +191,8 @@ def pipeline(run: Run) -> None:
                 size = 8.5 if width > 11 * len(number) * run.seconds else 6.5
                 _number(ax, 500 * (span.start + span.end), span.rank, number, size)
             busy[span.rank] += span.end - span.start
-    ax.set_yticks(range(stages), [f"stage {n}" for n in range(stages)])
-    ax.set(xlim=(0, 1e3 * run.seconds), ylim=(stages - 0.5, -0.5), xlabel="ms (modelled)")
+    ax.set_yticks(range(stages), [_("stage {n}").format(n=n) for n in range(stages)])
+    ax.set(xlim=(0, 1e3 * run.seconds), ylim=(stages - 0.5, -0.5), xlabel=_("ms (modelled)"))
     ax.grid(axis="y", visible=False)
     boxes = [
         Rectangle((0, 0), 1, 1, facecolor=BLUE),
@@ -174,8 +202,10 @@ def pipeline(run: Run) -> None:
     idle = 1 - sum(busy) / (stages * run.seconds)
     present(
         fig,
-        f"A pipeline of {stages} stages: micro-batches go forward through the stages and back, in "
-        f"{1e3 * run.seconds:.3g} ms; each stage is idle for {idle:.0%} of it (modelled).",
+        _(
+            "A pipeline of {stages} stages: micro-batches go forward through the stages and back, in "
+            "{seconds:.3g} ms; each stage is idle for {idle:.0%} of it (modelled)."
+        ).format(stages=stages, seconds=1e3 * run.seconds, idle=idle),
     )
 
 
@@ -198,10 +228,13 @@ def causal(ways: Mapping[str, Sequence[Sequence[int]]]) -> None:
                 ax.add_patch(plt.Polygon(corners, label=label, **look))
             shares.append(sum(row + 0.5 for row in pieces) / total)
         size = max(row for pieces in ranks for row in pieces) + 1
-        ax.set(xlim=(0, size), ylim=(size, 0), xlabel="keys: pieces of the text", aspect="equal")
-        ax.set(title=name, ylabel="queries")
+        ax.set(xlim=(0, size), ylim=(size, 0), xlabel=_("keys: pieces of the text"), aspect="equal")
+        ax.set(title=name, ylabel=_("queries"))
         said = ", ".join(f"{share:.0%}" for share in shares)
-        told.append(f"{name}: the ranks have {said} of the work")
+        told.append(_("{name}: the ranks have {said} of the work").format(name=name, said=said))
     handles = axes[0][0].get_legend_handles_labels()
     fig.legend(*handles, loc="outside upper center", ncols=len(ranks), fontsize=9.5)
-    present(fig, f"Causal attention as a triangle, coloured by rank. {'; '.join(told)}.")
+    present(
+        fig,
+        _("Causal attention as a triangle, coloured by rank. {told}.").format(told="; ".join(told)),
+    )

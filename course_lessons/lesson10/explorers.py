@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from matplotlib.figure import Figure
 
-from course_language import word
+from course_language import _
 from course_lessons.lesson10 import drawings
 from course_lessons.lesson10.memory import STAGES, bytes_per_rank
 from course_lessons.shared.explorer import Explorer, slider
@@ -26,17 +26,23 @@ def sharding() -> None:
 
     sizes = [1e9, 8e9, 70e9, 405e9]
     Explorer(
-        question="8 billion parameters in float32 need 128 GB on one card. What does ZeRO-1 keep on each of "
-        "64?",
+        question=_(
+            "8 billion parameters in float32 need 128 GB on one card. What does ZeRO-1 keep on each of "
+            "64?"
+        ),
         guesses=("2 GB", "33 GB", "65 GB", "128 GB"),
         controls={
-            "parameters": slider(word("parameters"), sizes, 8e9, lambda n: f"{n / 1e9:g} billion"),
-            "ranks": slider("cards", [1, 2, 4, 8, 64, 512]),
+            "parameters": slider(
+                _("parameters"), sizes, 8e9, lambda n: _("{n:g} billion").format(n=n / 1e9)
+            ),
+            "ranks": slider(_("cards"), [1, 2, 4, 8, 64, 512]),
             "dtype": slider("dtype", [torch.float32, torch.bfloat16], None, _name),
         },
         draw=draw,
-        found="65 GB: ZeRO-1 keeps whole parameters and gradients, 64 GB, on each card, and a 64th of the "
-        "moments. More cards shrink only what a stage divides, and only ZeRO-3 divides all.",
+        found=_(
+            "65 GB: ZeRO-1 keeps whole parameters and gradients, 64 GB, on each card, and a 64th of the "
+            "moments. More cards shrink only what a stage divides, and only ZeRO-3 divides all."
+        ),
         telling={"ranks": 3},
     ).show()
 
@@ -44,16 +50,25 @@ def sharding() -> None:
 def step() -> None:
     """Let the learner change the network's pace and the layers, and see FSDP's lanes and memory."""
     Explorer(
-        question="What does keeping the gathered layers after forward save, and what does it cost?",
-        guesses=("time, for memory", "memory, for time", "both, for nothing", "nothing at all"),
+        question=_(
+            "What does keeping the gathered layers after forward save, and what does it cost?"
+        ),
+        guesses=(
+            _("time, for memory"),
+            _("memory, for time"),
+            _("both, for nothing"),
+            _("nothing at all"),
+        ),
         controls={
-            "gather": slider("gathering a layer takes", [0.5, 1.0, 2.0, 3.0], 1.0),
-            "layers": slider(word("layers"), [2, 4, 6, 8], 4),
+            "gather": slider(_("gathering a layer takes"), [0.5, 1.0, 2.0, 3.0], 1.0),
+            "layers": slider(_("layers"), [2, 4, 6, 8], 4),
         },
         draw=drawings.fsdp_step,
-        found="Time, for memory. Kept, all layers are whole at once, and backward gathers nothing: the "
-        "slower the network, the more time that saves. Freed, at most three layers or gradients are whole, "
-        "however many layers there are.",
+        found=_(
+            "Time, for memory. Kept, all layers are whole at once, and backward gathers nothing: "
+            "the slower the network, the more time that saves. Freed, at most three layers or "
+            "gradients are whole, however many layers there are."
+        ),
     ).show()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from course_language import spoken
+from course_language import N_, _
 
 STAGES = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3 (FSDP)")
 """What is divided between the ranks: nothing, Adam's moments, gradients too, parameters too."""
@@ -27,10 +27,14 @@ def bytes_per_rank(
         Where there is no rank, or no such stage.
     """
     if ranks < 1 or stage not in range(len(STAGES)):
-        raise ValueError(f"{ranks} ranks, stage {stage}: give 1 rank or more, and a stage 0 to 3.")
+        raise ValueError(
+            _("{ranks} ranks, stage {stage}: give 1 rank or more, and a stage 0 to 3.").format(
+                ranks=ranks, stage=stage
+            )
+        )
     each = parameters * dtype.itemsize
     return {
         "parameters": each / (ranks if stage >= 3 else 1),
         "gradients": each / (ranks if stage >= 2 else 1),
-        spoken("Adam's moments"): 2 * each / (ranks if stage >= 1 else 1),
+        N_("Adam's moments"): 2 * each / (ranks if stage >= 1 else 1),
     }

@@ -21,7 +21,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule
 from torch.nn import functional as F
 
-from course_language import word
+from course_language import _, ngettext
 
 from .net import digits
 from .sent import Sent
@@ -43,7 +43,7 @@ def start(seconds: float = 60) -> torch.device:
         torch.accelerator.set_device_index(local)
     own = dist.get_default_backend_for_device(device)
     dist.init_process_group(
-        own if on_cpu else f"cpu:gloo,{kind}:{own}",
+        own if on_cpu else f"cpu:gloo,{_(kind)}:{own}",
         timeout=timedelta(seconds=seconds),
         device_id=None if on_cpu else device,
     )
@@ -85,19 +85,27 @@ def held(net: nn.Module) -> int:
 def show(net: nn.Module) -> None:
     """Print from rank 0 which part of each parameter it has, and how many bytes they are together."""
     for name, p in net.named_parameters():
-        cut = ", ".join(str(getattr(place, "dim", word("none"))) for place in p.placements)
-        say(f"{name:20} {tuple(p.shape)!s:12} here {tuple(local(p).shape)!s:12} cut along {cut}")
-    say(f"holds {held(net)} B of parameters")
+        cut = ", ".join(str(getattr(place, "dim", _("none"))) for place in p.placements)
+        say(
+            _("{name:20} {shape!s:12} here {shape2!s:12} cut along {cut}").format(
+                name=name, shape=tuple(p.shape), shape2=tuple(local(p).shape), cut=cut
+            )
+        )
+    say(_("holds {held} B of parameters").format(held=held(net)))
 
 
 def table(name: str, sent: Sent, net: nn.Module) -> None:
     """Print from rank 0 a row on a step: its collectives, the gradients kept, bytes a parameter carried."""
     count = sum(p.numel() for p in net.parameters())
     kept = sum(local(g).nbytes for g in _gradients(net))
-    both = [f"{sent.calls[kind]} {kind}" for kind in ("all_gather", "reduce_scatter")]
+    both = [f"{sent.calls[kind]} {_(kind)}" for kind in ("all_gather", "reduce_scatter")]
     total = sum(sent.bytes.values()) / count
-    kept_now = f"gradients kept: {kept / 1e6:.2f} MB"
-    say(f"{name:26}| {', '.join(both)} | {kept_now} | a parameter: {total:.4g} B")
+    kept_now = _("gradients kept: {kept:.2f} MB").format(kept=kept / 1e6)
+    say(
+        _("{name:26}| {both} | {kept_now} | a parameter: {total:.4g} B").format(
+            name=name, both=", ".join(both), kept_now=kept_now, total=total
+        )
+    )
 
 
 def _gradients(net: nn.Module) -> Iterator[torch.Tensor]:
@@ -117,7 +125,12 @@ def norms(step: int, norm: torch.Tensor, net: nn.Module) -> None:
         own = torch.stack([local(p.grad).square().sum() for p in net.parameters()]).sum().sqrt()
         own = own.item() * max(1.0, whole)
         kind = type(norm).__name__
-        print(f"norm {whole:.4f}, a {kind}; of my shards alone {own:.4f}", flush=True)
+        print(
+            _("norm {whole:.4f}, a {kind}; of my shards alone {own:.4f}").format(
+                whole=whole, kind=_(kind), own=own
+            ),
+            flush=True,
+        )
 
 
 @torch.no_grad()
@@ -126,7 +139,13 @@ def accuracy(net: nn.Module, device: torch.device) -> None:
     x, y = digits(device, new=True)
     right = (net(x).argmax(1) == y).float().mean().item()
     count = dist.get_world_size()
-    say(f"{count} rank{'s' * (count > 1)}: {right:.2%} of the new digits read")
+    say(
+        ngettext(
+            "{count} rank: {right:.2%} of the new digits read",
+            "{count} ranks: {right:.2%} of the new digits read",
+            count,
+        ).format(count=count, right=right)
+    )
 
 
 def ddp_step(

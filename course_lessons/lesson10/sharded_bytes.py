@@ -2,6 +2,7 @@
 
 import math
 
+from course_language import _
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -47,9 +48,9 @@ _MISTAKES = {
 
 
 def _read(judge, pair):
-    judge.is_a(pair, (tuple, list), "a pair of numbers of bytes")
+    judge.is_a(pair, (tuple, list), _("a pair of numbers of bytes"))
     if len(pair) != 2:
-        judge.no(seen=pair, expected="bytes under DDP, bytes under FSDP")
+        judge.no(seen=pair, expected=_("bytes under DDP, bytes under FSDP"))
     return tuple(judge.number(value) for value in pair)
 
 
@@ -92,8 +93,12 @@ print([math.prod(tray[1:]) for tray in trays])  # [12, 1]
         read=_read,
         draw=_draw,
         alike=nearly(1e-9, 0),
-        situation=lambda shapes, ranks: f"the shapes {brief(shapes)}, ranks={ranks}",
-        shown=lambda pair: f"DDP {pair[0]:,.10g}, FSDP {pair[1]:,.10g}",
+        situation=lambda shapes, ranks: _("the shapes {shapes}, ranks={ranks}").format(
+            shapes=brief(shapes), ranks=ranks
+        ),
+        shown=lambda pair: _("DDP {first_pair:,.10g}, FSDP {second_pair:,.10g}").format(
+            first_pair=pair[0], second_pair=pair[1]
+        ),
     ),
     why="With even shapes, each of n ranks needs an n-th of the memory, and so you can train a model that "
     "fits on none of them. The layer that FSDP has just gathered comes on top, and so do the activations.",

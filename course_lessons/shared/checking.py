@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from course_language import _
 from course_utils.exercises import Judge
 from course_utils.exercises.forms import ComparesToReference
 from course_utils.exercises.judge import NotTried, NotYet, Raised
@@ -160,9 +161,9 @@ def on_ranks(
         with one_thread():
             return cluster.run(lambda dist: program(dist, call), ranks=ranks)
     except cluster.Deadlock as error:
-        judge.no(hang, seen=str(error), expected="no rank that waits for ever")
+        judge.no(hang, seen=str(error), expected=_("no rank that waits for ever"))
     except cluster.Mismatch as error:
-        judge.no(mismatch or hang, seen=str(error), expected="the same calls on every rank")
+        judge.no(mismatch or hang, seen=str(error), expected=_("the same calls on every rank"))
     except (NotTried, NotYet):
         raise
     except Exception as error:  # noqa: BLE001  (it is the learner's)

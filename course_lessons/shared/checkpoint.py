@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from course_language import _
 from course_utils.files import write
 
 _DAMAGE = (
@@ -112,14 +113,18 @@ def newest_whole(folder: Path, *names: str) -> tuple[str | None, dict[str, Any]]
             archive = zipfile.ZipFile(io.BytesIO(data))
             # torch.load compares no checksum, and reads nothing where a part is marked as a folder (bit 4).
             if archive.testzip() or any(part.external_attr & 16 for part in archive.infolist()):
-                raise ValueError("a wrong bit")
+                raise ValueError(_("a wrong bit"))
             return name, torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         except _DAMAGE:
-            print(f"{name} is cut short or damaged: put aside as {name}.damaged.")
+            print(
+                _("{name} is cut short or damaged: put aside as {name}.damaged.").format(name=name)
+            )
             os.replace(folder / name, folder / f"{name}.damaged")
     if existing or any(folder.glob("*.damaged")):
         raise RuntimeError(
-            f"No checkpoint in {folder} can be read. Start again in an empty folder."
+            _("No checkpoint in {folder} can be read. Start again in an empty folder.").format(
+                folder=folder
+            )
         )
     return None, {}
 
@@ -146,11 +151,17 @@ def verify(folder: str | Path) -> None:
         lines = (Path(folder) / _SUMS).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         raise RuntimeError(
-            f"{folder} is not whole: it has no {_SUMS}, which is written last."
+            _("{folder} is not whole: it has no {sums}, which is written last.").format(
+                folder=folder, sums=_SUMS
+            )
         ) from None
     wanted, actual = dict(line.partition("  ")[::-2] for line in lines), _digests(Path(folder))
     if wrong := sorted(name for name in wanted | actual if wanted.get(name) != actual.get(name)):
-        raise RuntimeError(f"{folder} is damaged: {', '.join(wrong)}. Load the one before it.")
+        raise RuntimeError(
+            _("{folder} is damaged: {wrong}. Load the one before it.").format(
+                folder=folder, wrong=", ".join(wrong)
+            )
+        )
 
 
 def _digests(folder: Path) -> dict[str, str]:

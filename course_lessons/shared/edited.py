@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from course_language import _
+
 _number = itertools.count(1)
 
 
@@ -34,7 +36,7 @@ def edited(function: Callable[..., Any], edits: Mapping[str, str], **names: Any)
     source = textwrap.dedent(inspect.getsource(function))
     spans = sorted((*_span(source, old), new) for old, new in edits.items())
     if any(one[1] > other[0] for one, other in itertools.pairwise(spans)):
-        raise ValueError("two edits overlap")
+        raise ValueError(_("two edits overlap"))
     for start, stop, new in reversed(spans):
         line_start, margin = _line(source, start)
         new = textwrap.indent(new, margin)[len(margin) :]
@@ -93,11 +95,15 @@ def _span(source: str, old: str) -> tuple[int, int]:
     spans = []
     start = source.find(first)
     while start >= 0:
-        _, margin = _line(source, start)
+        __, margin = _line(source, start)
         text = "\n".join([first, *(margin + line for line in rest)])
         if source.startswith(text, start):
             spans.append((start, start + len(text)))
         start = source.find(first, start + 1)
     if len(spans) != 1:
-        raise ValueError(f"{len(spans)} times in the source, not once: {old!r}")
+        raise ValueError(
+            _("{n_spans} times in the source, not once: {old!r}").format(
+                n_spans=len(spans), old=old
+            )
+        )
     return spans[0]

@@ -24,7 +24,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from course_language import font, word
+from course_language import _, font
 from course_utils.plots import present
 from course_utils.show import Bundle, show
 from course_utils.this_machine import in_notebook, where
@@ -68,7 +68,7 @@ def slider(
 
 def box(label: str, ticked: bool = False) -> Control:
     """Return a box to tick."""
-    return Control(label, [(word("no"), False), (word("yes"), True)], int(ticked))
+    return Control(label, [(_("no"), False), (_("yes"), True)], int(ticked))
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,9 @@ class Explorer:
         count = sum(1 for _ in self.positions())
         if count > MOST_FRAMES:
             raise ValueError(
-                f"{count} pictures, more than {MOST_FRAMES}: give the controls fewer positions."
+                _(
+                    "{count} pictures, more than {most_frames}: give the controls fewer positions."
+                ).format(count=count, most_frames=MOST_FRAMES)
             )
 
     def positions(self) -> itertools.product[tuple[int, ...]]:
@@ -170,7 +172,9 @@ def still(explorer: Explorer) -> None:
     at = " · ".join(f"{control.label}: {control.options[i][0]}" for control, i in pairs)
     show(Bundle(at, html.escape(at)))
     found = html.escape(explorer.found)
-    folded = f"<details><summary>What moving it shows</summary>{found}</details>"
+    folded = _("<details><summary>What moving it shows</summary>{found}</details>").format(
+        found=found
+    )
     show(Bundle(explorer.found, folded))
 
 
@@ -189,7 +193,7 @@ class Live:
             for control in explorer.controls.values()
         ]
         self.picture = widgets.HTML()
-        self.note = widgets.HTML("Choose an answer first; then you can move things.")
+        self.note = widgets.HTML(_("Choose an answer first; then you can move things."))
         for mover in self.movers:
             mover.disabled = True
             mover.observe(self._moved, "value")
@@ -224,12 +228,16 @@ class Live:
     def _guessed(self, _change: object) -> None:
         for mover in self.movers:
             mover.disabled = False
-        self.note.value = f"You said: {html.escape(self.guess.value)}. Move things, and see."
+        self.note.value = _("You said: {escape}. Move things, and see.").format(
+            escape=html.escape(self.guess.value)
+        )
 
     def _moved(self, _change: object) -> None:
         self._draw()
         said = html.escape(self.guess.value or "")
-        self.note.value = f"You said: {said}. {html.escape(self.explorer.found)}"
+        self.note.value = _("You said: {said}. {escape}").format(
+            said=said, escape=html.escape(self.explorer.found)
+        )
 
 
 def _slider(widgets: Any, control: Control) -> Any:

@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import simgpu
-from course_language import say, spoken, word
+from course_language import N_, _
 from course_lessons.shared.out_of_memory import figures  # noqa: F401  (the lessons say memory.figures)
 from course_utils.number_format import amount
 from course_utils.plots import COLOURS, present
@@ -31,11 +31,11 @@ from simgpu.nodata import NoData
 Hollow = NoData
 """The name that notebooks use."""
 
-KINDS = spoken("parameters", "buffers", "gradients", "optimizer", "activations")
+KINDS = (N_("parameters"), N_("buffers"), N_("gradients"), N_("optimizer"), N_("activations"))
 """What memory is used for. Whatever is none of the first four counts as ``"activations"``: what
 forward keeps for backward, the batch, temporary results."""
 
-_IN_WORDS = {"activations": "activations and\ntemporary results"}
+_IN_WORDS = {"activations": _("activations and\ntemporary results")}
 
 
 def metering_device(device: torch.device | str) -> torch.device:
@@ -139,7 +139,9 @@ class Meter:
         device = torch.device(device)
         if not _has_meter(device):
             raise ValueError(
-                f"{device} does not count its memory: use memory.metering_device(device)."
+                _("{device} does not count its memory: use memory.metering_device(device).").format(
+                    device=device
+                )
             )
         self._module: Any = torch.get_device_module(device)
         if device.index is None:
@@ -175,13 +177,13 @@ class Meter:
 
         The unit ``"B"`` writes every byte; anything else writes KiB, MiB or GiB with three digits.
         """
-        head = (word("after"), *map(say, KINDS), word("together"))
+        head = (_("after"), *map(_, KINDS), _("together"))
         rows = [
             (name, *(_written(n, unit) for n in (*(after[k] for k in KINDS), sum(after.values()))))
             for name, after, _ in self.rows()
         ]
         kind = kind_of(self.device)
-        note = f"Bytes requested by tensors on {self.device}."
+        note = _("Bytes requested by tensors on {device}.").format(device=self.device)
         show_table(head, rows, [kind] * len(rows), note)
 
     def draw(self, capacity: int | None = None) -> None:
@@ -205,17 +207,26 @@ class Meter:
             ax.text(number + 0.5, 1.02, name, fontsize=9, **place)
         if capacity is not None:
             ax.axhline(capacity / size, color="#000000", linestyle="--", linewidth=1.2)
-            ax.text(0, capacity / size, f" {amount(capacity, 'B')} of memory", va="bottom")
-        ax.set(xlim=(0, len(self.phases)), ylim=(0, None), ylabel=f"memory, {unit}")
+            ax.text(
+                0,
+                capacity / size,
+                _(" {capacity} of memory").format(capacity=amount(capacity, "B")),
+                va="bottom",
+            )
+        ax.set(
+            xlim=(0, len(self.phases)), ylim=(0, None), ylabel=_("memory, {unit}").format(unit=unit)
+        )
         ax.set_xticks([])
-        ax.set_xlabel("one operation after another, every phase drawn equally wide")
+        ax.set_xlabel(_("one operation after another, every phase drawn equally wide"))
         handles, labels = ax.get_legend_handles_labels()
         fig.legend(handles[::-1], labels[::-1], loc="outside right center")
         each = "; ".join(
-            f"after {name} {_kinds_in_words(after)}, at most {amount(peak, 'B')}"
+            _("after {name} {kinds_in_words}, at most {peak}").format(
+                name=name, kinds_in_words=_kinds_in_words(after), peak=amount(peak, "B")
+            )
             for name, after, peak in self.rows()
         )
-        present(fig, f"Memory in a training step, stacked by kind: {each}.")
+        present(fig, _("Memory in a training step, stacked by kind: {each}.").format(each=each))
 
     def _sample(self, phase: Phase) -> None:
         if self._total() - self._before != sum(phase.after.values()):
@@ -263,7 +274,7 @@ def _written(nbytes: int, unit: str) -> str:
 
 
 def _kinds_in_words(kinds: dict[str, int]) -> str:
-    return ", ".join(f"{kind} {amount(n, 'B')}" for kind, n in kinds.items() if n) or word(
+    return ", ".join(f"{_(kind)} {amount(n, 'B')}" for kind, n in kinds.items() if n) or _(
         "nothing"
     )
 
@@ -284,10 +295,10 @@ class Need:
 
     def table(self) -> None:
         """Show it."""
-        rows = [(say(kind), amount(n, "B")) for kind, n in self.kinds.items()]
-        rows.append(("allocated, at most", amount(self.allocated, "B")))
-        rows.append(("reserved, at most", amount(self.reserved, "B")))
-        show_table(("at the peak", "modelled"), rows, ["modelled"] * len(rows))
+        rows = [(_(kind), amount(n, "B")) for kind, n in self.kinds.items()]
+        rows.append((_("allocated, at most"), amount(self.allocated, "B")))
+        rows.append((_("reserved, at most"), amount(self.reserved, "B")))
+        show_table((_("at the peak"), "modelled"), rows, ["modelled"] * len(rows))
 
 
 @worker.run_in_worker

@@ -7,6 +7,7 @@ from time import perf_counter
 
 import torch
 
+from course_language import _
 from course_utils.devices import synchronize
 from course_utils.plots import LivePlot
 
@@ -15,15 +16,17 @@ def unavailable(device: torch.device | str) -> str | None:
     """Return in one sentence why the driver cannot be asked about a device, or None where it can."""
     device = torch.device(device)
     if device.type != "cuda":
-        return f"{device} has no driver that counts: a live plot needs a graphics card."
+        return _("{device} has no driver that counts: a live plot needs a graphics card.").format(
+            device=device
+        )
     try:
         torch.cuda.utilization(device)
     except ImportError:
-        return (
+        return _(
             "A live plot needs one package more: run %pip install nvidia-ml-py and this cell again."
         )
     except Exception as error:  # noqa: BLE001  (NVIDIA's errors and AMD's have no base in common)
-        return f"The driver does not say how busy this card is: {error}"
+        return _("The driver does not say how busy this card is: {error}").format(error=error)
     return None
 
 
@@ -44,7 +47,7 @@ def watch(work: Callable[[], object], device: torch.device | str, seconds: float
     if reason := unavailable(device):
         print(reason)
         return
-    plot = LivePlot("time, s", "GPU-Util, %", alt="GPU-Util over time while the work runs.")
+    plot = LivePlot("time, s", "GPU-Util, %", alt=_("GPU-Util over time while the work runs."))
     begin = perf_counter()
     while (now := perf_counter() - begin) < seconds:
         work()
@@ -71,5 +74,5 @@ def joules(device: torch.device | str) -> float | None:
     except (ImportError, AttributeError):
         return None
     except Exception as error:  # noqa: BLE001  (NVIDIA's errors have no base in the standard library)
-        print(f"The driver does not say what energy this card takes: {error}")
+        print(_("The driver does not say what energy this card takes: {error}").format(error=error))
         return None

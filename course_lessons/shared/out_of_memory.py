@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from course_language import _
+
 
 def figures(message: str) -> dict[str, int]:
     """Return the figures in the message of a ``torch.OutOfMemoryError``, in bytes.
@@ -20,7 +22,11 @@ def figures(message: str) -> dict[str, int]:
     sizes = {}
     for name, pattern in _FIGURES.items():
         if not (matches := _sizes(pattern, message)):
-            raise ValueError(f"This message does not say what is {name}: {message[:80]!r}")
+            raise ValueError(
+                _("This message does not say what is {name}: {message!r}").format(
+                    name=name, message=message[:80]
+                )
+            )
         sizes[name] = matches[0]
     if numbered := _sizes("Process [0-9]+ has {size}", message):
         # In a container one's own process is listed by its number. It holds what PyTorch has reserved,

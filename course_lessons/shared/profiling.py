@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import simgpu
+from course_language import _
 from course_utils.devices import abilities
 from course_utils.number_format import seconds
 from course_utils.show import table
@@ -59,20 +60,25 @@ class Facts:
 
     def __str__(self) -> str:
         rows = [
-            ("one call", seconds(self.seconds)),
-            ("device computes", f"{self.busy:.0%} of the time"),
-            ("host loads data", f"{self.loading:.0%} of the time"),
-            ("host waits for the device", f"{self.waiting:.0%} of the time"),
-            ("FLOP/s while it computes", _of_the_most(self.flop_share)),
-            ("bytes/s while it computes", _of_the_most(self.byte_share)),
-            ("kernels in a call", f"{self.kernels:,.0f}"),
-            ("a kernel, on average", seconds(self.kernel_seconds)),
+            (_("one call"), seconds(self.seconds)),
+            (_("device computes"), _("{busy:.0%} of the time").format(busy=self.busy)),
+            (_("host loads data"), _("{loading:.0%} of the time").format(loading=self.loading)),
+            (
+                _("host waits for the device"),
+                _("{waiting:.0%} of the time").format(waiting=self.waiting),
+            ),
+            (_("FLOP/s while it computes"), _of_the_most(self.flop_share)),
+            (_("bytes/s while it computes"), _of_the_most(self.byte_share)),
+            (_("kernels in a call"), f"{self.kernels:,.0f}"),
+            (_("a kernel, on average"), seconds(self.kernel_seconds)),
         ]
-        return table(("fact", "value"), rows)[0]
+        return table((_("fact"), _("value")), rows)[0]
 
 
 def _of_the_most(share: float) -> str:
-    return "not counted" if math.isnan(share) else f"{share:.0%} of the most"
+    return (
+        _("not counted") if math.isnan(share) else _("{share:.0%} of the most").format(share=share)
+    )
 
 
 class Counted(TorchDispatchMode):
@@ -172,7 +178,7 @@ def facts_of(
     """
     on_cpu = counted is not None and counted.device.type == "cpu"
     if not on_cpu and not seen.has_device:
-        raise ValueError("This trace has no device events. Was CUPTI missing?")
+        raise ValueError(_("This trace has no device events. Was CUPTI missing?"))
     kind = "operation" if on_cpu else "kernel"
     kernels = [s for s in seen.spans if s.kind == kind and (s.lane == "host") is on_cpu]
     busy = seen.share(kind, on_cpu)
@@ -209,7 +215,9 @@ def lacks(device: torch.device | str, tool: str) -> str:
     device = torch.device(device)
     if device.type == "cuda" and _ON_CARDS[tool]():
         return ""
-    return f"{device} has no {tool}: what others published stands below."
+    return _("{device} has no {tool}: what others published stands below.").format(
+        device=device, tool=tool
+    )
 
 
 _DTYPES = {

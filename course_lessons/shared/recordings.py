@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from course_language import say
+from course_language import _
 from course_utils import content
 
 from .profiling import Facts, facts_of
@@ -82,14 +82,18 @@ def load(name: str) -> Recording:
         Where there is none of that name.
     """
     if name not in index():
-        raise ValueError(f"There is no recording {name!r}; there are {', '.join(index())}.")
+        raise ValueError(
+            _("There is no recording {name!r}; there are {index}.").format(
+                name=name, index=", ".join(index())
+            )
+        )
     about = index()[name]
     words = ("title", "work", "gpu", "repository", "url", "licence")
     return Recording(
         name,
         FOLDER / f"{name}.json.gz",
         regime=about.get("regime", ""),
-        **{word: say(about[word]) for word in words},
+        **{word: _(about[word]) for word in words},
     )
 
 

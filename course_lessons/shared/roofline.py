@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from course_language import word
+from course_language import _
 from course_lessons.shared.explorer import Explorer, slider
 from course_utils.number_format import amount
 from course_utils.plots import BLUE, MARKERS, ORANGE, log_ticks, present
@@ -41,10 +41,10 @@ def roofline(
     every = [x for pairs in points.values() for x, _ in pairs]
     ends = [min(every) / 2, ridge, max(*every, ridge) * 3]
     roof = [min(peak_flops, bandwidth * x) / 1e9 for x in ends]
-    ax.plot(ends, roof, color="#444444", label=f"roof (best rates, {kind})")
+    ax.plot(ends, roof, color="#444444", label=_("roof (best rates, {kind})").format(kind=_(kind)))
     ax.axvline(ridge, color="#999999", linewidth=1, linestyle=":")
     above = {"transform": ax.get_xaxis_transform(), "ha": "center", "color": "#555555"}
-    ax.text(ridge, 1.02, f"ridge: {ridge:.3g} FLOPs/byte", **above)
+    ax.text(ridge, 1.02, _("ridge: {ridge:.3g} FLOPs/byte").format(ridge=ridge), **above)
     for i, (name, pairs) in enumerate(points.items()):
         x, y = zip(*pairs, strict=True)
         ax.plot(
@@ -52,17 +52,24 @@ def roofline(
             [rate / 1e9 for rate in y],
             MARKERS[i % len(MARKERS)],
             color=f"C{i}",
-            label=f"{name} ({kind})",
+            label=_("{name} ({kind})").format(name=name, kind=_(kind)),
         )
     ax.set(xscale="log", yscale="log", ylabel="GFLOP/s")
-    ax.set_xlabel("arithmetic intensity, FLOPs a byte")
+    ax.set_xlabel(_("arithmetic intensity, FLOPs a byte"))
     log_ticks(ax.xaxis)
     log_ticks(ax.yaxis)
     ax.legend(fontsize=9)
     present(
         fig,
-        f"A roofline: a slope up to the ridge at {ridge:.3g} FLOPs a byte, then flat at "
-        f"{amount(peak_flops, 'FLOP/s')}, with {kind} points of {', '.join(points)}.",
+        _(
+            "A roofline: a slope up to the ridge at {ridge:.3g} FLOPs a byte, then flat at "
+            "{peak_flops}, with {kind} points of {points}."
+        ).format(
+            ridge=ridge,
+            peak_flops=amount(peak_flops, "FLOP/s"),
+            kind=_(kind),
+            points=", ".join(points),
+        ),
     )
 
 
@@ -109,7 +116,7 @@ def explore() -> None:
         fig.subplots_adjust(left=0.12, right=0.96, top=0.85, bottom=0.16)
         roof = [profile.bandwidth * 0.1, peak, peak]
         path = [layer(profile, dtype, rows)[:2] for rows in BATCHES]
-        x, rate, _ = layer(profile, dtype, batch)
+        x, rate, __ = layer(profile, dtype, batch)
         for (xs, ys), look in (
             (([0.1, ridge, 1e4], roof), {"color": "#444444"}),
             (
@@ -123,30 +130,42 @@ def explore() -> None:
         ax.set(xlim=(-1, 4), ylim=(10, 15.3))  # powers of ten: a logarithmic axis is slow to draw
         ax.set_xticks(range(-1, 5), ["0.1", "1", "10", "100", "1,000", "10,000"])
         ax.set_yticks(range(10, 16), ["0.01", "0.1", "1", "10", "100", "1,000"])
-        ax.set(xlabel="arithmetic intensity, FLOPs a byte", ylabel="TFLOP/s (modelled)")
-        side = word("bandwidth") if x < ridge else word("computing")
-        words = f"{rate / 1e12:.3g} TFLOP/s, {rate / peak:.0%} of the peak; {side} limits it"
+        ax.set(xlabel=_("arithmetic intensity, FLOPs a byte"), ylabel=_("TFLOP/s (modelled)"))
+        side = _("bandwidth") if x < ridge else _("computing")
+        words = _("{rate:.3g} TFLOP/s, {share:.0%} of the peak; {side} limits it").format(
+            rate=rate / 1e12, share=rate / peak, side=side
+        )
         units = dtype
         if dtype == "TF32" and profile.tf32_flops is None:
-            units = "float32 (it has no TF32)"
-        ax.set_title(f"{card}, {units}, batch {batch}\n{words}")
+            units = _("float32 (it has no TF32)")
+        ax.set_title(
+            _("{card}, {units}, batch {batch}\n{words}").format(
+                card=card, units=units, batch=batch, words=words
+            )
+        )
         return (
             fig,
-            f"Roofline of the {card} in {units}, modelled. Batch {batch}: {x:.3g} FLOPs a byte, {words}.",
+            _(
+                "Roofline of the {card} in {units}, modelled. Batch {batch}: {x:.3g} FLOPs a byte, {words}."
+            ).format(card=card, units=units, batch=batch, x=x, words=words),
         )
 
     Explorer(
-        question="A linear layer of 4,096 inputs and outputs: from which batch on does computing limit it "
-        "on an A100 in float16?",
+        question=_(
+            "A linear layer of 4,096 inputs and outputs: from which batch on does computing limit it "
+            "on an A100 in float16?"
+        ),
         guesses=("4", "16", "64", "256"),
         controls={
-            "batch": slider(word("batch"), BATCHES),
+            "batch": slider(_("batch"), BATCHES),
             "dtype": slider("dtype", list(_SIZES)),
-            "card": slider(word("card"), CARDS, "A100"),
+            "card": slider(_("card"), CARDS, "A100"),
         },
         draw=draw,
-        found="From 256 on, of these four. A larger batch uses each weight more often and moves the layer "
-        "to the right. Half the bytes move it right as well, but tensor cores move the ridge further "
-        "still: a faster chip needs a larger batch.",
+        found=_(
+            "From 256 on, of these four. A larger batch uses each weight more often and moves the layer "
+            "to the right. Half the bytes move it right as well, but tensor cores move the ridge further "
+            "still: a faster chip needs a larger batch."
+        ),
         telling={"batch": 3, "dtype": 2},
     ).show()

@@ -21,7 +21,7 @@ import torch
 from torch.profiler import profile, schedule, supported_activities
 
 import simgpu
-from course_language import spoken
+from course_language import N_, _
 from course_utils import content
 from course_utils.devices import synchronize
 from course_utils.timing import measure
@@ -75,7 +75,7 @@ class Trace:
             Where the profiler counted no steps: the program has to call ``p.step()``.
         """
         if not self.steps:
-            raise ValueError("This trace has no steps: call p.step() at the end of each.")
+            raise ValueError(_("This trace has no steps: call p.step() at the end of each."))
         start, end = self.steps[0][0], max(end for _, end in self.steps)
         inside = (s for s in self.spans if s.end > start and s.start < end)
         cut = (replace(s, start=max(s.start, start), end=min(s.end, end)) for s in inside)
@@ -218,7 +218,11 @@ def read(path: str | Path, process: str | None = None) -> Trace:
     if spans:
         return Trace(spans, "modelled")
     if process is not None:
-        raise ValueError(f"{path} has no recording {process!r}; it has {', '.join(names(path))}.")
+        raise ValueError(
+            _("{path} has no recording {process!r}; it has {names}.").format(
+                path=path, process=process, names=", ".join(names(path))
+            )
+        )
     return profiled(events)
 
 
@@ -249,7 +253,9 @@ def read_events(path: Path) -> list[dict[str, Any]]:
         events: list[dict[str, Any]] = content["traceEvents"]
     except (ValueError, KeyError, TypeError, EOFError, gzip.BadGzipFile) as error:
         raise ValueError(
-            f"{path} is no trace: export one with export_chrome_trace(...) or timeline.export(...)."
+            _(
+                "{path} is no trace: export one with export_chrome_trace(...) or timeline.export(...)."
+            ).format(path=path)
         ) from error
     return events
 
@@ -337,7 +343,7 @@ def meant(events: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], st
         elif cat == "user_annotation" and name.startswith(_STEP):
             yield event, "", "step"
         elif cat == "user_annotation" and not name.startswith(_OWN):
-            yield event, spoken("phases"), "phase"
+            yield event, N_("phases"), "phase"
         elif cat == "cpu_op" and float(event["ts"]) >= outermost.get(event["tid"], -1.0):
             outermost[event["tid"]] = float(event["ts"]) + float(event["dur"])
             yield event, "host", "operation"

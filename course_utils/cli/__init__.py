@@ -12,28 +12,28 @@ import os
 import sys
 from types import ModuleType
 
-from course_language import word
+from course_language import _
 from course_utils.cli import bootstrap
 
 COMMANDS = {
-    "lab": "set up the course if need be, and open it in JupyterLab",
-    "test": "set up the course if need be, and run its tests",
-    "doctor": "say what this machine can do, and what stands in the way of a GPU",
-    "explain": "say what an error message means, and what to do",
-    "notebooks": "check, repair or run the notebooks (for authors)",
-    "translate": "bring a translation up to date, and make its notebooks and pages",
-    "links": "write where on GitHub the course is into every notebook and page",
-    "template": "write a complete program to begin your own with",
-    "record": "measure what the lessons quote, on this machine",
-    "reset": "put a fresh copy of a lesson in place, and keep yours beside it",
-    "update": "bring the course up to date, and lose none of your work",
-    "bundle": "pack the course into one file, for a room without a network",
-    "preflight": "try what a seat of a workshop must be able to do",
-    "answers": "write the lessons with every exercise solved (for instructors)",
-    "slides": "give each cell of a lesson its slide type, for a live talk (for instructors)",
-    "hand-in": "write your progress into a file for your instructor",
-    "class-report": "draw who is stuck where, from the files handed in",
-    "site": "build the lessons as a web site",
+    "lab": _("set up the course if need be, and open it in JupyterLab"),
+    "test": _("set up the course if need be, and run its tests"),
+    "doctor": _("say what this machine can do, and what stands in the way of a GPU"),
+    "explain": _("say what an error message means, and what to do"),
+    "notebooks": _("check, repair or run the notebooks (for authors)"),
+    "translate": _("bring a translation up to date, and make its notebooks and pages"),
+    "links": _("write where on GitHub the course is into every notebook and page"),
+    "template": _("write a complete program to begin your own with"),
+    "record": _("measure what the lessons quote, on this machine"),
+    "reset": _("put a fresh copy of a lesson in place, and keep yours beside it"),
+    "update": _("bring the course up to date, and lose none of your work"),
+    "bundle": _("pack the course into one file, for a room without a network"),
+    "preflight": _("try what a seat of a workshop must be able to do"),
+    "answers": _("write the lessons with every exercise solved (for instructors)"),
+    "slides": _("give each cell of a lesson its slide type, for a live talk (for instructors)"),
+    "hand-in": _("write your progress into a file for your instructor"),
+    "class-report": _("draw who is stuck where, from the files handed in"),
+    "site": _("build the lessons as a web site"),
 }
 _LEARNERS = {"lab", "doctor", "explain", "reset", "update", "hand-in", "preflight", "template"}
 FOR_MAINTAINERS = frozenset(COMMANDS) - _LEARNERS
@@ -65,25 +65,39 @@ def run(argv: list[str]) -> int:
         name = argv[0]
         if name not in COMMANDS:
             close = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(COMMANDS)}."
-            return _fail(f"There is no command {name}: {hint}", 2)
+            hint = (
+                _("did you mean {first_close}?").format(first_close=close[0])
+                if close
+                else _("choose from {commands}.").format(commands=", ".join(COMMANDS))
+            )
+            return _fail(_("There is no command {name}: {hint}").format(name=name, hint=hint), 2)
         return _dispatch(name, argv[1:])
     except bootstrap.SetupError as error:
         return _fail(str(error), 1)
     except ModuleNotFoundError as error:
         if error.name in ("tools", "tools.commands"):
             return _fail(
-                f"{name} needs the course's repository: get it with git clone, and run it there.", 1
+                _(
+                    "{name} needs the course's repository: get it with git clone, and run it there."
+                ).format(name=name),
+                1,
             )
         if _is_ours(error):
-            return _fail(f"The command {name} is not in this copy of the course ({error}).", 1)
+            return _fail(
+                _("The command {name} is not in this copy of the course ({error}).").format(
+                    name=name, error=error
+                ),
+                1,
+            )
         return _in_venv(argv, error.name)
     except BrokenPipeError:  # the reader, such as `head`, has left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         again = f"{bootstrap.COMMAND} {' '.join(argv[:1])}"
-        return _fail(f"Stopped. Nothing is lost: {again}  goes on from here.", 130)
+        return _fail(
+            _("Stopped. Nothing is lost: {again}  goes on from here.").format(again=again), 130
+        )
 
 
 def module_of(name: str) -> ModuleType:
@@ -104,8 +118,10 @@ def _dispatch(name: str, words: list[str]) -> int:
         words, rest = words[:cut], words[cut + 1 :]
     parser = argparse.ArgumentParser(
         prog=f"{bootstrap.COMMAND} {name}",
-        description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + word(". ").rstrip(),
-        epilog="What stands after  --  goes to Jupyter or to pytest." if name in PASS_ON else None,
+        description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + _(". ").rstrip(),
+        epilog=_("What stands after  --  goes to Jupyter or to pytest.")
+        if name in PASS_ON
+        else None,
     )
     module.add_arguments(parser)
     args = parser.parse_args(words)
@@ -118,8 +134,10 @@ def _in_venv(argv: list[str], missing: str | None) -> int:
     python = bootstrap.other_python()
     if python is None:
         return _fail(
-            f"{argv[0]} needs the Python package {missing}, which is not installed here: run  "
-            f"{bootstrap.COMMAND} test --quick  once, which sets up .venv with all of it.",
+            _(
+                "{first_argv} needs the Python package {missing}, which is not installed here: run  "
+                "{command} test --quick  once, which sets up .venv with all of it."
+            ).format(first_argv=argv[0], missing=missing, command=bootstrap.COMMAND),
             1,
         )
     return bootstrap.hand_over([str(python), "-m", "course_utils", *argv])
@@ -134,13 +152,15 @@ def _overview() -> str:
     lines = [f"  {name:<{width}}  {what}" for name, what in COMMANDS.items()]
     return "\n".join(
         [
-            f"usage: {bootstrap.COMMAND} COMMAND [options]",
+            _("usage: {command} COMMAND [options]").format(command=bootstrap.COMMAND),
             "",
-            "GPU Training with PyTorch, an interactive course.",
+            _("GPU Training with PyTorch, an interactive course."),
             "",
             *lines,
             "",
-            f"{bootstrap.COMMAND} COMMAND --help  lists the options of a command.",
+            _("{command} COMMAND --help  lists the options of a command.").format(
+                command=bootstrap.COMMAND
+            ),
         ]
     )
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from course_language import _
 from course_utils.cli import environment, faults, installer, torch_build
 from course_utils.cli.environment import child_environment, venv_python
 from course_utils.cli.faults import COMMAND, SetupError
@@ -52,8 +53,10 @@ def prepare(
     """
     if not (root / "pyproject.toml").is_file():
         raise SetupError(
-            "lab and test work in a clone of the course: git clone its repository, go into the "
-            "folder, and call them there."
+            _(
+                "lab and test work in a clone of the course: git clone its repository, go into the "
+                "folder, and call them there."
+            )
         )
     venv, work = root / name, root / ".venv.setup"
     choice = torch or os.environ.get("COURSE_TORCH") or ""
@@ -69,7 +72,9 @@ def prepare(
     except BrokenPipeError:  # whoever read our output has left
         raise
     except OSError as error:
-        sentence = f"The set-up stopped: {error}. Call this again to try once more."
+        sentence = _("The set-up stopped: {error}. Call this again to try once more.").format(
+            error=error
+        )
         raise SetupError(faults.of_output(str(error), root) or sentence) from error
     return venv_python(venv)
 
@@ -103,7 +108,9 @@ def requirements(root: Path, extra: str) -> list[str]:
     items = {name: re.findall(r'"([^"]+)"', body) for name, body in lists}
     if not {"dependencies", extra} <= items.keys():
         raise SetupError(
-            f"{path} does not list what {extra} needs: take a fresh copy of that file."
+            _("{path} does not list what {extra} needs: take a fresh copy of that file.").format(
+                path=path, extra=extra
+            )
         )
 
     def expand(name: str) -> Iterator[str]:
@@ -138,7 +145,15 @@ def pythons(wheelhouse: Path) -> list[str]:
     """Return the Pythons and systems that a folder of wheels is for, by its wheels of PyTorch."""
     names = sorted(path.stem for path in wheelhouse.glob("torch-*.whl"))
     tags = [re.fullmatch(r"torch-[^-]+-cp(\d)(\d+)-[^-]+-(.+)", name) for name in names]
-    return list(dict.fromkeys(f"Python {tag[1]}.{tag[2]} on {tag[3]}" for tag in tags if tag))
+    return list(
+        dict.fromkeys(
+            _("Python {second_tag}.{third_tag} on {tag}").format(
+                second_tag=tag[1], third_tag=tag[2], tag=tag[3]
+            )
+            for tag in tags
+            if tag
+        )
+    )
 
 
 def _is_ready(venv: Path, extra: str, choice: str) -> bool:
@@ -175,26 +190,35 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
     if not (fits and environment.state(venv)[0]):
         if keep and importlib.util.find_spec("torch") is None:
             raise SetupError(
-                f"--torch keep uses the torch of the Python you call, and {sys.executable} has none: "
-                "install it there, or leave --torch away."
+                _(
+                    "--torch keep uses the torch of the Python you call, and {executable} has none: "
+                    "install it there, or leave --torch away."
+                ).format(executable=sys.executable)
             )
         environment.clear(venv, ours)
         base = python or getattr(sys, "_base_executable", None) or sys.executable
         version = python or sys.version.split()[0]
         print(
-            f"Setting up the course in {venv}, once: Python {version}, torch: {choice}", flush=True
+            _("Setting up the course in {venv}, once: Python {version}, torch: {choice}").format(
+                venv=venv, version=version, choice=choice
+            ),
+            flush=True,
         )
         ours, earlier, note = True, "", {}
         environment.make(venv, {"made_by": MAKER, "torch": choice}, uv, base, keep)
     elif not ours and not finished:
-        print(f"Using the {venv.name} that is already here; the course did not make it.")
+        print(
+            _("Using the {venv} that is already here; the course did not make it.").format(
+                venv=venv.name
+            )
+        )
     elif not finished:
-        print("An earlier set-up did not finish; it resumes.")
+        print(_("An earlier set-up did not finish; it resumes."))
     interrupted = bool(note) and not finished
     note = {"made_by": MAKER if ours else "", "torch": earlier if finished and earlier else choice}
     environment.write_note(venv, note)
 
-    print("Installing with uv.")
+    print(_("Installing with uv."))
     wanted, exact = requirements(root, extra), _constraints_file(root)
     install = ["pip", "install", "--python", str(venv_python(venv))]
     install += constraints(root, work, hashes=True)
@@ -206,9 +230,13 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
         try:
             uv.run(*install, *offline, *wanted, "pip")
         except SetupError as error:
-            systems = ", ".join(pythons(root / WHEELHOUSE)) or "nothing that has PyTorch"
-            print(f"The packages in {WHEELHOUSE} are for {systems}, and do not serve here: {error}")
-            print("Asking the network instead.")
+            systems = ", ".join(pythons(root / WHEELHOUSE)) or _("nothing that has PyTorch")
+            print(
+                _(
+                    "The packages in {wheelhouse} are for {systems}, and do not serve here: {error}"
+                ).format(wheelhouse=WHEELHOUSE, systems=systems, error=error)
+            )
+            print(_("Asking the network instead."))
             choice = "auto"
     if choice != WHEELHOUSE:
         closed = installer.pip_settings().get("no-index", "0").lower() in ("1", "true", "yes")
@@ -219,20 +247,25 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
         _check_kept_torch(venv)
     if not environment.state(venv)[1]:
         raise SetupError(
-            f"uv finished, but {venv.name} does not find torch, ipykernel and the course: "
-            f"remove {venv.name} and call this again. Details: {log}"
+            _(
+                "uv finished, but {venv} does not find torch, ipykernel and the course: "
+                "remove {venv} and call this again. Details: {log}"
+            ).format(venv=venv.name, log=log)
         )
     note |= {"torch": choice, "extra": extra, "wanted": _digest(wanted)}
     note["constraints"] = _digest(exact.read_text("utf-8")) if exact else ""
     environment.write_note(venv, note)
-    print(f"Set up in {time.monotonic() - started:.0f} s.")
+    print(_("Set up in {rest:.0f} s.").format(rest=time.monotonic() - started))
 
 
 def _check_kept_torch(venv: Path) -> None:
     version = environment.ask(venv, "import torch; print(torch.__version__)")
     if not version:
         raise SetupError(
-            "The torch to keep does not import here: repair it where it is installed, or leave --torch away."
+            _(
+                "The torch to keep does not import here: repair it where it is installed, or leave "
+                "--torch away."
+            )
         )
     if old := old_torch(version):
         raise SetupError(old)
@@ -242,7 +275,9 @@ def _constraints_file(root: Path) -> Path | None:
     name = os.environ.get("COURSE_CONSTRAINTS")
     if name and not os.access(root / name, os.R_OK):
         raise SetupError(
-            f"COURSE_CONSTRAINTS names a file that cannot be read: {root / name}. Correct it, or unset it."
+            _(
+                "COURSE_CONSTRAINTS names a file that cannot be read: {share}. Correct it, or unset it."
+            ).format(share=root / name)
         )
     return root / name if name else None
 
@@ -255,7 +290,7 @@ def _lock(path: Path) -> Iterator[None]:
         while not _is_locked(file):
             if time.monotonic() - announced > 30:
                 print(
-                    "Another start is setting up .venv; waiting for it (Ctrl-C stops waiting).",
+                    _("Another start is setting up .venv; waiting for it (Ctrl-C stops waiting)."),
                 )
                 announced = time.monotonic()
             time.sleep(0.3)

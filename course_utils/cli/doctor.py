@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 
+from course_language import _
+
 NEEDS = ("torch",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `doctor`."""
-    parser.add_argument("--json", action="store_true", help="the whole report, for programs")
+    parser.add_argument("--json", action="store_true", help=_("the whole report, for programs"))
 
 
 def main(args: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
+from course_language import _
 from course_utils.cli.faults import SetupError
 
 WINDOWS = os.name == "nt"
@@ -102,16 +103,24 @@ def clear(venv: Path, ours: bool) -> None:
         return
     if not ours:
         raise SetupError(
-            f"There is a {venv.name} here that the course did not make and cannot use (its Python does "
-            "not run, is older than 3.10, has no pip, or is of another kind): rename or remove it, then "
-            "call this again."
+            _(
+                "There is a {venv} here that the course did not make and cannot use (its Python does "
+                "not run, is older than 3.10, has no pip, or is of another kind): rename or remove it, then "
+                "call this again."
+            ).format(venv=venv.name)
         )
     if inside(venv):
         raise SetupError(
-            f"The {venv.name} must be made anew, and you call its own Python: type  deactivate  and "
-            "call this again."
+            _(
+                "The {venv} must be made anew, and you call its own Python: type  deactivate  and "
+                "call this again."
+            ).format(venv=venv.name)
         )
-    print(f"The {venv.name} here does not fit (broken, or of another Python): making it anew.")
+    print(
+        _("The {venv} here does not fit (broken, or of another Python): making it anew.").format(
+            venv=venv.name
+        )
+    )
     shutil.rmtree(venv)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 
+from course_language import _
 from course_utils.error_index import NOTHING, find, in_terminal, render
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "message", nargs="*", help="the message, or a part of it; without it, what is piped in"
+        "message", nargs="*", help=_("the message, or a part of it; without it, what is piped in")
     )
 
 
@@ -21,7 +22,7 @@ def main(args: argparse.Namespace) -> int:
     if not text and not sys.stdin.isatty():
         text = sys.stdin.read()
     if not text.strip():
-        print('Give a message in quotes, as in  explain "CUDA out of memory", or pipe one in.')
+        print(_('Give a message in quotes, as in  explain "CUDA out of memory", or pipe one in.'))
         return 2
     found = find(text)
     print(render(found, in_terminal) if found else NOTHING)

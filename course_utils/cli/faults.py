@@ -10,6 +10,8 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+from course_language import _
+
 COMMAND = "py -m course_utils" if os.name == "nt" else "python3 -m course_utils"
 
 _NETWORK = (
@@ -18,43 +20,43 @@ _NETWORK = (
     r"|getaddrinfo failed|Tunnel connection failed|No route to host|tcp connect error"
     r"|error sending request|operation timed out|connection closed"
 )
-_NO_SPACE = (
+_NO_SPACE = _(
     "The disk is full: {free:.1f} GB are free in {root} and {temporary_free:.1f} GB in {temporary}, the "
     "folder for temporary files; make room (or set TMPDIR to a larger one) and call this again."
 )
-_LONG_PATH = (
+_LONG_PATH = _(
     "A path is too long for Windows: clone the course into a short folder such as C:\\course, or switch long "
     "paths on (https://pip.pypa.io/warnings/enable-long-paths)."
 )
-_CERTIFICATE = (
+_CERTIFICATE = _(
     "The certificate of the package index is not trusted here, which is usual behind a company proxy: set "
     "PIP_CERT to your company's certificate file and call this again."
 )
-_NO_PYTORCH_INDEX = (
+_NO_PYTORCH_INDEX = _(
     "PyTorch's own package index, download.pytorch.org, cannot be reached: connect to the network, or call  "
     "{command} lab --torch torch  to take the build of PyPI or of your mirror (on Linux it is larger, "
     "because it carries CUDA)."
 )
-_NO_NETWORK = (
+_NO_NETWORK = _(
     "The package index cannot be reached: connect to the network (behind a proxy, set HTTPS_PROXY) and call "
     "this again; what was downloaded is kept."
 )
-_NO_PERMISSION = (
+_NO_PERMISSION = _(
     "{root} may not be written to: clone the course into a folder of your own, and call this there."
 )
-_HASH = (
+_HASH = _(
     "The package index gave another file than the one whose hash COURSE_CONSTRAINTS holds: do not use it; "
     "ask where the index (UV_DEFAULT_INDEX, PIP_INDEX_URL) comes from, and call this again with another one."
 )
-NO_UV = (
+NO_UV = _(
     "The package index has no uv, which installs the course's packages: install it as "
     "https://docs.astral.sh/uv/ says, so that it is on the PATH, and call this again."
 )
-_MISSING = (
+_MISSING = _(
     "There is no {package} for Python {python} ({bits} bit) on {platform}: call a 64-bit Python 3.10 to 3.15 "
     "(on a Mac with Apple silicon, the arm64 one), ask for another --torch, or open the course in Colab."
 )
-_CONTRADICTION = (
+_CONTRADICTION = _(
     "Two requirements contradict each other: ask for another --torch, or unset COURSE_CONSTRAINTS and "
     "PIP_CONSTRAINT, and call this again."
 )
@@ -104,14 +106,20 @@ def of_output(output: str, root: Path) -> str | None:
 def no_venv() -> str:
     """Return the sentence for a Python without `venv` or `ensurepip`, where uv is not to be had either."""
     package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
-    apt = f"install that part with  sudo apt install {package}  (or python3-venv)"
-    other = "install your system's python3-venv, or Python from https://www.python.org/downloads/"
+    apt = _("install that part with  sudo apt install {package}  (or python3-venv)").format(
+        package=package
+    )
+    other = _(
+        "install your system's python3-venv, or Python from https://www.python.org/downloads/"
+    )
     fix = apt if shutil.which("apt-get") else other
-    return f"This Python cannot make virtual environments: {fix}, then call this again."
+    return _("This Python cannot make virtual environments: {fix}, then call this again.").format(
+        fix=fix
+    )
 
 
 def last_error(output: str) -> str:
     """Return the last error that a program printed, else its last line."""
     lines = output.strip().splitlines()
     errors = [line[6:] for line in lines if line[:6].lower() == "error:"]
-    return (errors or lines or ["no reason was given"])[-1].strip().rstrip(".")
+    return (errors or lines or [_("no reason was given")])[-1].strip().rstrip(".")

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_language import _
 from course_utils.cli.faults import SetupError
 
 
@@ -22,10 +23,10 @@ class Clone:
         done = self._run(words)
         if done.returncode:
             errors = [line.split(": ", 1)[-1] for line in done.stderr.strip().splitlines()]
-            reason = (errors or ["it gave no reason"])[0].rstrip(".")
+            reason = (errors or [_("it gave no reason")])[0].rstrip(".")
             if reason.endswith(".lock': File exists"):
-                reason += ". Where no other git is at work, delete that file and call this again"
-            raise SetupError(f"git says: {reason}.")
+                reason += _(". Where no other git is at work, delete that file and call this again")
+            raise SetupError(_("git says: {reason}.").format(reason=reason))
         return done.stdout
 
     def holds(self, *words: str) -> bool:
@@ -38,8 +39,10 @@ class Clone:
         lines = self.git("status", *options).split("\0")[:-1]
         if any("U" in line[:2] or line[:2] in ("AA", "DD") for line in lines):
             raise SetupError(
-                "A merge is under way in this clone: finish it, or drop it with  git merge --abort  "
-                "and call this again."
+                _(
+                    "A merge is under way in this clone: finish it, or drop it with  git merge --abort  "
+                    "and call this again."
+                )
             )
         return {line[3:] for line in lines}
 
@@ -65,6 +68,8 @@ class Clone:
             )
         except FileNotFoundError:
             raise SetupError(
-                "This command needs git, which is not here: install it from "
-                "https://git-scm.com/downloads"
+                _(
+                    "This command needs git, which is not here: install it from "
+                    "https://git-scm.com/downloads"
+                )
             ) from None

@@ -6,20 +6,22 @@ import argparse
 import sys
 from pathlib import Path
 
+from course_language import _
+
 NEEDS = ("torch", "yaml")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "--name", required=True, help="what your instructor calls you: a name, or a seat"
+        "--name", required=True, help=_("what your instructor calls you: a name, or a seat")
     )
     parser.add_argument(
         "--output",
         type=Path,
         default=Path(),
         metavar="PLACE",
-        help="a folder, or a file ending in .json (default: this folder)",
+        help=_("a folder, or a file ending in .json (default: this folder)"),
     )
 
 
@@ -30,7 +32,9 @@ def main(args: argparse.Namespace) -> int:
 
     if not hand_in.good_name(args.name):
         print(
-            f"{args.name!r} cannot be used as a name: take up to 40 letters, digits, spaces and . @ + -",
+            _(
+                "{args!r} cannot be used as a name: take up to 40 letters, digits, spaces and . @ + -"
+            ).format(args=args.name),
             file=sys.stderr,
         )
         return 2
@@ -38,27 +42,45 @@ def main(args: argparse.Namespace) -> int:
     if path.suffix != ".json":
         path = path / f"hand_in_{args.name.replace(' ', '_')}.json"
     if path.exists() and not _ours(path, hand_in.FORMAT):
-        print(f"{path} is another file: name a new one with --output.", file=sys.stderr)
+        print(
+            _("{path} is another file: name a new one with --output.").format(path=path),
+            file=sys.stderr,
+        )
         return 1
     text, kept, other = hand_in.hand_in(args.name)
     if not kept:
         print(
-            f"There is nothing to hand in: {progress_file()} holds no checked answer. Check an exercise "
-            "in a lesson first.",
+            _(
+                "There is nothing to hand in: {progress_file} holds no checked answer. Check an exercise "
+                "in a lesson first."
+            ).format(progress_file=progress_file()),
             file=sys.stderr,
         )
         return 1
     try:
         files.write(path, text)
     except OSError as error:
-        print(f"{path} cannot be written ({error.strerror}): choose --output.", file=sys.stderr)
+        print(
+            _("{path} cannot be written ({strerror}): choose --output.").format(
+                path=path, strerror=error.strerror
+            ),
+            file=sys.stderr,
+        )
         return 1
-    print(f"{path}: {kept} checked answers, for {args.name}. Give this file to your instructor.")
-    print("It holds the name, and for each answer the time, the exercise and what the check said.")
+    print(
+        _("{path}: {kept} checked answers, for {args}. Give this file to your instructor.").format(
+            path=path, kept=kept, args=args.name
+        )
+    )
+    print(
+        _("It holds the name, and for each answer the time, the exercise and what the check said.")
+    )
     if other:
         print(
-            f"{other} answers to exercises of another version of the course, or older than many, "
-            "were passed over."
+            _(
+                "{other} answers to exercises of another version of the course, or older than many, "
+                "were passed over."
+            ).format(other=other)
         )
     return 0
 

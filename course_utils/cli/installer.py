@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_language import _
 from course_utils.cli import faults
 from course_utils.cli.environment import venv_python
 from course_utils.cli.faults import SetupError
@@ -60,7 +61,7 @@ class Installer:
         if sys.stdout.isatty() and sys.stderr.isatty():
             if subprocess.call([*self.call, *words], env=self.env) == 0:
                 return
-            print("That failed; trying once more.")
+            print(_("That failed; trying once more."))
         output = []
         with (
             self.log.open("a", encoding="utf-8", buffering=1) as log,
@@ -87,9 +88,11 @@ class Installer:
         if process.returncode:
             text = "".join(output)
             reason = faults.of_output(text, self.root) or (
-                f"{self.name} stopped: {faults.last_error(text)}. Call this again to try once more."
+                _("{value} stopped: {last_error}. Call this again to try once more.").format(
+                    value=self.name, last_error=faults.last_error(text)
+                )
             )
-            raise SetupError(f"{reason} Details: {self.log}")
+            raise SetupError(_("{reason} Details: {log}").format(reason=reason, log=self.log))
 
 
 def find_uv(work: Path, sources: Iterable[Sequence[str]] = ((),)) -> str:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import course_language
-from course_language import notebooks
+from course_language import _, notebooks
 from course_utils.cli import bootstrap
 from course_utils.cli.bootstrap import ROOT, SetupError
 from course_utils.cli.torch_build import add_torch_argument
@@ -37,11 +37,13 @@ MODULES = {"ipython": "IPython", "pyyaml": "yaml"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `lab`."""
-    parser.add_argument("--no-browser", action="store_true", help="start the server alone")
-    parser.add_argument("--port", type=int, help="the server's port (else Jupyter chooses)")
-    words = "the lessons' language (default: COURSE_LANGUAGE, else the system's)"
+    parser.add_argument("--no-browser", action="store_true", help=_("start the server alone"))
+    parser.add_argument("--port", type=int, help=_("the server's port (else Jupyter chooses)"))
+    words = _("the lessons' language (default: COURSE_LANGUAGE, else the system's)")
     parser.add_argument("--language", choices=course_language.languages(), help=words)
-    parser.add_argument("--check", action="store_true", help="set up and verify; start no server")
+    parser.add_argument(
+        "--check", action="store_true", help=_("set up and verify; start no server")
+    )
     add_torch_argument(parser)
 
 
@@ -54,11 +56,17 @@ def main(args: argparse.Namespace) -> int:
     env = bootstrap.child_environment(venv)
     lesson = f"{notebooks()}/{LESSON}"
     if not (ROOT / lesson).is_file():
-        raise SetupError(f"{lesson} is missing:  {bootstrap.COMMAND} reset 00  brings it back.")
-    print(f"The set-up in .venv is complete ({time.monotonic() - started:.1f} s).")
+        raise SetupError(
+            _("{lesson} is missing:  {command} reset 00  brings it back.").format(
+                lesson=lesson, command=bootstrap.COMMAND
+            )
+        )
+    print(
+        _("The set-up in .venv is complete ({rest:.1f} s).").format(rest=time.monotonic() - started)
+    )
     if args.check:
         return _check(python, env)
-    print("Starting JupyterLab. To stop it, press Ctrl-C here twice.")
+    print(_("Starting JupyterLab. To stop it, press Ctrl-C here twice."))
     return bootstrap.hand_over(command(python, args), env, ROOT)
 
 
@@ -86,10 +94,16 @@ def _check(python: Path, env: dict[str, str]) -> int:
     call.append(" ".join([*modules, "course_utils"]))
     if subprocess.run(call, env=env, cwd=ROOT / "notebooks", check=False).returncode:
         print(
-            "The environment does not work (the lines above say why): remove .venv and call this "
-            "again.",
+            _(
+                "The environment does not work (the lines above say why): remove .venv and call this "
+                "again."
+            ),
             file=sys.stderr,
         )
         return 1
-    print(f"All is ready: {bootstrap.COMMAND} lab  opens {notebooks()}/{LESSON}.")
+    print(
+        _("All is ready: {command} lab  opens {notebooks}/{lesson}.").format(
+            command=bootstrap.COMMAND, notebooks=notebooks(), lesson=LESSON
+        )
+    )
     return 0

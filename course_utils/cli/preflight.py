@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import perf_counter
 
+from course_language import _
+
 NEEDS = ("torch", "jupyter_client")
 KERNEL_SECONDS = 60
 DISK_GB = 1.0  # notebooks, checkpoints and traces of one learner
@@ -39,7 +41,9 @@ def main(args: argparse.Namespace) -> int:
             failed = True
             print(f"✗ {name:<12} {error}")
     print(
-        "\nNot ready: do what stands beside each ✗, and call this again." if failed else "\nReady."
+        _("\nNot ready: do what stands beside each ✗, and call this again.")
+        if failed
+        else _("\nReady.")
     )
     return int(failed)
 
@@ -51,7 +55,7 @@ def checks() -> Iterator[tuple[str, Callable[[], str]]]:
     yield "packages", _packages
     yield "device", _device
     yield "data", _data
-    yield "this folder", lambda: _writable(Path.cwd(), "start from a folder of your own")
+    yield _("this folder"), lambda: _writable(Path.cwd(), _("start from a folder of your own"))
     yield "progress", _progress
     yield "lessons", _lessons
     yield "kernel", _kernel
@@ -63,22 +67,34 @@ def _memory() -> str:
 
     found = memory_gb()
     if found is not None and found < ENOUGH_MEMORY:
-        raise NotReady(f"{found:.1f} GB in all. Have {ENOUGH_MEMORY:.0f} GB, or use Colab.")
-    return "unknown" if found is None else f"{found:.1f} GB in all"
+        raise NotReady(
+            _("{found:.1f} GB in all. Have {enough_memory:.0f} GB, or use Colab.").format(
+                found=found, enough_memory=ENOUGH_MEMORY
+            )
+        )
+    return _("unknown") if found is None else _("{found:.1f} GB in all").format(found=found)
 
 
 def _disk() -> str:
     free = shutil.disk_usage(Path.cwd()).free / 1e9
     if free < DISK_GB:
-        raise NotReady(f"{free:.1f} GB free here. Make room for {DISK_GB:.0f} GB.")
-    return f"{free:.1f} GB free here"
+        raise NotReady(
+            _("{free:.1f} GB free here. Make room for {disk_gb:.0f} GB.").format(
+                free=free, disk_gb=DISK_GB
+            )
+        )
+    return _("{free:.1f} GB free here").format(free=free)
 
 
 def _packages() -> str:
     missing = [name for name in _MODULES.split() if importlib.util.find_spec(name) is None]
     if missing:
-        raise NotReady(f"{', '.join(missing)} cannot be imported. Set up with  {_SETUP}")
-    return f"all {len(_MODULES.split())} can be imported"
+        raise NotReady(
+            _("{missing} cannot be imported. Set up with  {setup}").format(
+                missing=", ".join(missing), setup=_SETUP
+            )
+        )
+    return _("all {n__MODULES} can be imported").format(n__MODULES=len(_MODULES.split()))
 
 
 def _device() -> str:
@@ -87,22 +103,24 @@ def _device() -> str:
     report = examine()
     if not report.can_run:
         raise NotReady(report.advice)
-    return f"{report.advice} The lessons run without a GPU too."
+    return _("{advice} The lessons run without a GPU too.").format(advice=report.advice)
 
 
 def _data() -> str:
     from course_utils.data import load_digits
 
     try:
-        return f"{len(load_digits().train_x)} training digits load"
+        return _("{n_train_x} training digits load").format(n_train_x=len(load_digits().train_x))
     except (OSError, ValueError, RuntimeError) as error:
-        raise NotReady(f"the digits do not load ({error}). Get the course again.") from error
+        raise NotReady(
+            _("the digits do not load ({error}). Get the course again.").format(error=error)
+        ) from error
 
 
 def _progress() -> str:
     from course_utils.progress_file import progress_file
 
-    return _writable(progress_file().parent, "set COURSE_PROGRESS to a file that can be written")
+    return _writable(progress_file().parent, _("set COURSE_PROGRESS to a file that can be written"))
 
 
 def _writable(folder: Path, fix: str) -> str:
@@ -111,8 +129,12 @@ def _writable(folder: Path, fix: str) -> str:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(b"1")
     except OSError as error:
-        raise NotReady(f"{folder} cannot be written ({error.strerror}): {fix}.") from error
-    return f"{folder} can be written"
+        raise NotReady(
+            _("{folder} cannot be written ({strerror}): {fix}.").format(
+                folder=folder, strerror=error.strerror, fix=fix
+            )
+        ) from error
+    return _("{folder} can be written").format(folder=folder)
 
 
 def _lessons() -> str:
@@ -128,8 +150,12 @@ def _lessons() -> str:
             damaged.append(lesson.file)
     if damaged:
         fix = f"python3 -m course_utils reset {damaged[0][:2]}"
-        raise NotReady(f"missing or damaged: {', '.join(damaged)}. Bring them back with  {fix}")
-    return f"{len(course.ready)} notebooks"
+        raise NotReady(
+            _("missing or damaged: {damaged}. Bring them back with  {fix}").format(
+                damaged=", ".join(damaged), fix=fix
+            )
+        )
+    return _("{n_ready} notebooks").format(n_ready=len(course.ready))
 
 
 def _kernel() -> str:
@@ -153,6 +179,10 @@ def _kernel() -> str:
         works, said = False, [f"{type(error).__name__}: {error}"]
     if not works:
         raise NotReady(
-            f"the kernel of {sys.executable} says: {' '.join(said)}. Set up with  {_SETUP}"
+            _("the kernel of {executable} says: {said}. Set up with  {setup}").format(
+                executable=sys.executable, said=" ".join(said), setup=_SETUP
+            )
         )
-    return f"a notebook kernel and torch start in {perf_counter() - start:.0f} s"
+    return _("a notebook kernel and torch start in {rest:.0f} s").format(
+        rest=perf_counter() - start
+    )

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import course_utils
-from course_language import notebooks
+from course_language import _, notebooks
 from course_utils import files
 from course_utils.course import Course, CourseFileError, Lesson, fresh_notebook, load_course
 from course_utils.set_aside import RELOAD, set_aside
@@ -17,7 +17,7 @@ NEEDS = ("yaml",)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("lessons", nargs="+", metavar="LESSON", help="such as 03")
+    parser.add_argument("lessons", nargs="+", metavar="LESSON", help=_("such as 03"))
 
 
 def main(args: argparse.Namespace) -> int:
@@ -42,20 +42,22 @@ def main(args: argparse.Namespace) -> int:
         return 1
     except OSError as error:
         print(
-            f"{error.filename} cannot be written ({error.strerror}): see to that, then call this "
-            "again; nothing of yours is lost.",
+            _(
+                "{filename} cannot be written ({strerror}): see to that, then call this "
+                "again; nothing of yours is lost."
+            ).format(filename=error.filename, strerror=error.strerror),
             file=sys.stderr,
         )
         return 1
     if any(changed):
-        print(f"Your progress in the exercises is kept. {RELOAD}")
+        print(_("Your progress in the exercises is kept. {reload}").format(reload=RELOAD))
     return 0
 
 
 def _lesson(course: Course, word: str) -> Lesson:
     lesson = course.lesson(word.zfill(2) if word else word)
     if lesson.planned:
-        raise LookupError(f"lesson {lesson.id} has no notebook yet")
+        raise LookupError(_("lesson {id} has no notebook yet").format(id=lesson.id))
     return lesson
 
 
@@ -71,12 +73,16 @@ def _reset(path: Path, text: str) -> bool:
     """Write a fresh notebook; return whether that changed anything."""
     fresh = text.encode()
     if path.is_file() and path.read_bytes() == fresh:
-        print(f"{path.name} is as the course ships it: nothing to do.")
+        print(_("{path} is as the course ships it: nothing to do.").format(path=path.name))
         return False
     with files.replacing(path) as new:
         new.write_bytes(fresh)
-        kept = f" Yours is kept as {set_aside(path).name}." if path.exists() else ""
-    print(f"{path.name} is fresh.{kept}")
+        kept = (
+            _(" Yours is kept as {set_aside}.").format(set_aside=set_aside(path).name)
+            if path.exists()
+            else ""
+        )
+    print(_("{path} is fresh.{kept}").format(path=path.name, kept=kept))
     return True
 
 

@@ -8,14 +8,15 @@ import re
 import sys
 from pathlib import Path
 
+from course_language import _
 from course_utils.cli.bootstrap import COMMAND
 from course_utils.content import handbook
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("name", nargs="?", help="such as ddp (without one: a list)")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="a new file, not the screen")
+    parser.add_argument("name", nargs="?", help=_("such as ddp (without one: a list)"))
+    parser.add_argument("--output", type=Path, metavar="FILE", help=_("a new file, not the screen"))
 
 
 def main(args: argparse.Namespace) -> int:
@@ -27,14 +28,27 @@ def main(args: argparse.Namespace) -> int:
     texts = {name: place.read_text(encoding="utf-8") for name, place in places.items()}
     if args.name is None:
         for name, text in texts.items():
-            print(f"{name:<12}{purpose(text)} Lesson {lessons[name]}.")
-        print(f"\n{COMMAND} template ddp --output train_ddp.py  writes one.")
+            print(
+                _("{name:<12}{purpose} Lesson {lesson}.").format(
+                    name=name, purpose=purpose(text), lesson=lessons[name]
+                )
+            )
+        print(
+            _("\n{command} template ddp --output train_ddp.py  writes one.").format(command=COMMAND)
+        )
         return 0
     name = short(args.name)
     if name not in texts:
         close = difflib.get_close_matches(name, texts, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(texts)}."
-        print(f"There is no template {args.name}: {hint}", file=sys.stderr)
+        hint = (
+            _("did you mean {first_close}?").format(first_close=close[0])
+            if close
+            else _("choose from {texts}.").format(texts=", ".join(texts))
+        )
+        print(
+            _("There is no template {args}: {hint}").format(args=args.name, hint=hint),
+            file=sys.stderr,
+        )
         return 2
     if args.output is None:
         sys.stdout.write(texts[name])
@@ -43,7 +57,12 @@ def main(args: argparse.Namespace) -> int:
         with args.output.open("x", encoding="utf-8", newline="\n") as file:
             file.write(texts[name])
     except OSError as error:
-        print(f"{args.output} is not written: {error.strerror}.", file=sys.stderr)
+        print(
+            _("{output} is not written: {strerror}.").format(
+                output=args.output, strerror=error.strerror
+            ),
+            file=sys.stderr,
+        )
         return 1
     print(f"{args.output}: {purpose(texts[name])}")
     return 0

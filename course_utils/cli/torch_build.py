@@ -9,6 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from course_language import _
 from course_utils.cli.faults import SetupError
 
 PACKAGES = ("torch", "torchvision")  # of one build
@@ -21,11 +22,13 @@ def add_torch_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--torch",
         metavar="auto|cpu|cuda|keep|SPEC",
-        help="the build of PyTorch: auto looks for a GPU driver; keep uses the torch of the Python "
-        "you call; SPEC is a version (2.15.0), a pip requirement, a wheel, or the name of one of "
-        "PyTorch's own indexes (cu126). Without it, what is installed stays; COURSE_TORCH sets it too",
+        help=_(
+            "the build of PyTorch: auto looks for a GPU driver; keep uses the torch of the Python "
+            "you call; SPEC is a version (2.15.0), a pip requirement, a wheel, or the name of one of "
+            "PyTorch's own indexes (cu126). Without it, what is installed stays; COURSE_TORCH sets it too"
+        ),
     )
-    words = "a mirror of PyPI that uv and pip ask, as with PIP_INDEX_URL and UV_DEFAULT_INDEX"
+    words = _("a mirror of PyPI that uv and pip ask, as with PIP_INDEX_URL and UV_DEFAULT_INDEX")
     where = lambda url: os.environ.update(PIP_INDEX_URL=url, UV_DEFAULT_INDEX=url)  # noqa: E731
     parser.add_argument("--index", metavar="URL", type=where, help=words)
 
@@ -49,10 +52,16 @@ def torch_choice(asked: str) -> str:
         wheel = Path(asked).expanduser().absolute()
         if wheel.is_file():
             return str(wheel)
-        raise SetupError(f"--torch names a wheel that is not there: {wheel}. Check the path.")
+        raise SetupError(
+            _("--torch names a wheel that is not there: {wheel}. Check the path.").format(
+                wheel=wheel
+            )
+        )
     raise SetupError(
-        f"--torch {asked} is no choice: use auto, cpu, cuda, keep, a version such as 2.15.0, a pip "
-        "requirement such as torch==2.15.0, or a wheel."
+        _(
+            "--torch {asked} is no choice: use auto, cpu, cuda, keep, a version such as 2.15.0, a pip "
+            "requirement such as torch==2.15.0, or a wheel."
+        ).format(asked=asked)
     )
 
 

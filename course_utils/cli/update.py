@@ -8,6 +8,7 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
+from course_language import _, ngettext
 from course_utils.cli.bootstrap import ROOT
 from course_utils.cli.faults import COMMAND, SetupError
 from course_utils.cli.git import Clone
@@ -31,8 +32,10 @@ def main(args: argparse.Namespace, root: Path = ROOT) -> int:
     """
     if not (root / ".git").exists():
         raise SetupError(
-            "This copy of the course did not come through git: fetch the newest zip, unpack it into "
-            "another folder, and copy your own notebooks there."
+            _(
+                "This copy of the course did not come through git: fetch the newest zip, unpack it into "
+                "another folder, and copy your own notebooks there."
+            )
         )
     clone = Clone(root)
     with (root / clone.git("rev-parse", "--git-path", "config").strip()).open("rb") as held:
@@ -41,12 +44,14 @@ def main(args: argparse.Namespace, root: Path = ROOT) -> int:
             fcntl.flock(held, fcntl.LOCK_EX)
         newest = _fetch(clone)
         if clone.holds("merge-base", "--is-ancestor", newest, "HEAD"):
-            print("The course is up to date.")
+            print(_("The course is up to date."))
             return 0
         if not clone.holds("merge-base", "--is-ancestor", "HEAD", newest):
             raise SetupError(
-                "This clone has commits that the course does not have, so update changed nothing:  "
-                "git pull  joins the two. On a hub, open the instructor's link again instead."
+                _(
+                    "This clone has commits that the course does not have, so update changed nothing:  "
+                    "git pull  joins the two. On a hub, open the instructor's link again instead."
+                )
             )
         news = clone.news(newest)
         there = {path for path, what in news.items() if what == "A" and (root / path).exists()}
@@ -65,27 +70,31 @@ def _fetch(clone: Clone) -> str:
         upstream = clone.git("rev-parse", "--abbrev-ref", "--symbolic-full-name", "@{upstream}")
     except SetupError as error:
         raise SetupError(
-            "This clone follows no branch of the course, so there is nothing to update from: call  "
-            f"git switch main  and then this again. ({error})"
+            _(
+                "This clone follows no branch of the course, so there is nothing to update from: call  "
+                "git switch main  and then this again. ({error})"
+            ).format(error=error)
         ) from None
-    print("Looking for a newer version of the course.")
+    print(_("Looking for a newer version of the course."))
     try:
         clone.git("fetch", "--quiet")
     except SetupError as error:
         raise SetupError(
-            "The course's home cannot be reached, and nothing was changed: connect to the network and "
-            f"call this again. ({error})"
+            _(
+                "The course's home cannot be reached, and nothing was changed: connect to the network and "
+                "call this again. ({error})"
+            ).format(error=error)
         ) from None
     return clone.git("rev-parse", upstream.strip()).strip()
 
 
 def _both_changed(paths: list[str]) -> str:
-    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return (
-        f"You and the course have both changed {paths[0]}{more}, so update changed nothing: copy your "
-        f"version to another name, call  git checkout -- {paths[0]}  (a file that is new here: move it "
-        f"away), then  {COMMAND} update  again."
-    )
+    more = _(" and {last} more").format(last=len(paths) - 1) if len(paths) > 1 else ""
+    return _(
+        "You and the course have both changed {first_path}{more}, so update changed nothing: copy your "
+        "version to another name, call  git checkout -- {first_path}  (a file that is new here: move it "
+        "away), then  {command} update  again."
+    ).format(first_path=paths[0], more=more, command=COMMAND)
 
 
 def _advance(clone: Clone, newest: str, both: dict[str, bool], news: _ByPath) -> _ByPath:
@@ -104,17 +113,31 @@ def _advance(clone: Clone, newest: str, both: dict[str, bool], news: _ByPath) ->
         for path, mine in moved.items():
             mine.replace(path)
         if isinstance(error, (SetupError, OSError)):
-            raise SetupError(f"Nothing was changed: {error}") from error
+            raise SetupError(_("Nothing was changed: {error}").format(error=error)) from error
         raise
     return {path.relative_to(clone.root).as_posix(): mine.name for path, mine in moved.items()}
 
 
 def _report(news: _ByPath, kept: _ByPath) -> None:
-    print(f"The course is up to date: {len(news)} file{'s' * (len(news) > 1)} changed.")
+    print(
+        ngettext(
+            "The course is up to date: {n_news} file changed.",
+            "The course is up to date: {n_news} files changed.",
+            len(news),
+        ).format(n_news=len(news))
+    )
     for name, mine in kept.items():
-        state = "is no longer in the course" if news[name] == "D" else "has changed and is in place"
-        print(f"{Path(name).name} {state}; yours is kept as {mine}.")
+        state = (
+            _("is no longer in the course")
+            if news[name] == "D"
+            else _("has changed and is in place")
+        )
+        print(
+            _("{Path} {state}; yours is kept as {mine}.").format(
+                Path=Path(name).name, state=state, mine=mine
+            )
+        )
     if kept:
         print(RELOAD)
     if "pyproject.toml" in news:
-        print(f"{COMMAND} lab  installs what the new version needs.")
+        print(_("{command} lab  installs what the new version needs.").format(command=COMMAND))

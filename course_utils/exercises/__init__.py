@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 
+from course_language import _
+
 from .. import content
 from .exercise import Exercise
 from .judge import Judge, todo
@@ -23,8 +25,12 @@ class LessonExercises:
     def __getattr__(self, slug: str) -> Exercise:
         if slug in self.__dict__.get("_by_slug", {}):
             return self._by_slug[slug]
-        known = ", ".join(self._by_slug) or "none yet"
-        raise AttributeError(f"lesson {self.lesson_id} has no exercise {slug!r}; it has {known}")
+        known = ", ".join(self._by_slug) or _("none yet")
+        raise AttributeError(
+            _("lesson {lesson_id} has no exercise {slug!r}; it has {known}").format(
+                lesson_id=self.lesson_id, slug=slug, known=known
+            )
+        )
 
     def __iter__(self) -> Iterator[Exercise]:
         return iter(self._by_slug.values())
@@ -36,7 +42,9 @@ class LessonExercises:
         return [*super().__dir__(), *self._by_slug]
 
     def __repr__(self) -> str:
-        return f"lesson {self.lesson_id}: exercises {', '.join(self._by_slug) or 'none yet'}"
+        return _("lesson {lesson_id}: exercises {by_slug}").format(
+            lesson_id=self.lesson_id, by_slug=", ".join(self._by_slug) or _("none yet")
+        )
 
 
 def lesson(lesson_id: str) -> LessonExercises:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from course_language import word
+from course_language import _
 
 from .. import progress_file
 from ..show import show
@@ -107,7 +107,9 @@ class Exercise:
         """
         result = self.result(answer)
         if result.outcome == "not_yet" and not self._hints_mentioned:
-            result = dataclasses.replace(result, aside=f"Stuck? `ex.{self.slug}.hint()` helps.")
+            result = dataclasses.replace(
+                result, aside=_("Stuck? `ex.{slug}.hint()` helps.").format(slug=self.slug)
+            )
             self._hints_mentioned = True
         if result.outcome != "not_tried":
             progress_file.note(self.id, result.outcome, result.diagnosis)
@@ -134,7 +136,9 @@ class Exercise:
         output = _Output()
         with redirect_stdout(output), redirect_stderr(output):
             result = guard.run(lambda: self._run_check(answer), self.limit)
-        result = result or self._not_yet("too-slow", seen=f"more than {self.limit:g} s")
+        result = result or self._not_yet(
+            "too-slow", seen=_("more than {limit:g} s").format(limit=self.limit)
+        )
         if result.outcome == "not_tried":
             return result
         return dataclasses.replace(result, printed=output.text())
@@ -148,8 +152,12 @@ class Exercise:
         of = len(self.hints)
         all_given = self._hints_given == of
         self._hints_given = min(self._hints_given + 1, of)
-        text = f"**Hint {self._hints_given} of {of}.** {self.hints[self._hints_given - 1]}"
-        end = f"That was the last hint. `ex.{self.slug}.solution()` shows the answer."
+        text = _("**Hint {hints_given} of {of}.** {hint}").format(
+            hints_given=self._hints_given, of=of, hint=self.hints[self._hints_given - 1]
+        )
+        end = _("That was the last hint. `ex.{slug}.solution()` shows the answer.").format(
+            slug=self.slug
+        )
         self._say(f"{text}\n\n{end}" if all_given else text)
 
     def solution(self) -> None:
@@ -188,37 +196,43 @@ class Exercise:
         judge = Judge()
         if self.wants_value:
             if answer is None:
-                judge.no("no-value", seen="None", expected="a value")
+                judge.no("no-value", seen="None", expected=_("a value"))
             if callable(answer):
-                judge.no("not-a-value", seen="a function", expected="a value")
+                judge.no("not-a-value", seen=_("a function"), expected=_("a value"))
             self.check_answer(answer, judge)
             return
         if not callable(answer):
-            judge.no("not-a-function", seen=answer, expected=f"the function {self.slug}")
+            judge.no(
+                "not-a-function",
+                seen=answer,
+                expected=_("the function {slug}").format(slug=self.slug),
+            )
         if not _same_arguments(answer, self.reference):
             seen, expected = (f"{self.slug}{_signature(f)}" for f in (answer, self.reference))
             judge.no("wrong-arguments", seen=seen, expected=expected)
         self.check_answer(_guarded(answer, judge, self.may_change), judge)
 
     def _not_tried(self) -> Result:
-        text = (
+        text = _(
             "`todo()` is still there. Write your answer in its place, or delete its line where the comment "
-            f"says so. Then run the cell again. Stuck? `ex.{self.slug}.hint()` gives a nudge."
-        )
+            "says so. Then run the cell again. Stuck? `ex.{slug}.hint()` gives a nudge."
+        ).format(slug=self.slug)
         return Result(self.id, "not_tried", text=text)
 
     def _not_yet(self, diagnosis: str, seen: str, expected: str = "") -> Result:
         texts = {**COMMON, **self.diagnoses}
         # A check that several exercises share may name a fault that this one has no text for.
         diagnosis = diagnosis if diagnosis in texts else "wrong-value"
-        pairs = ((word("Seen"), seen), (word("Expected"), expected))
+        pairs = ((_("Seen"), seen), (_("Expected"), expected))
         details = tuple((name, value) for name, value in pairs if value)
         return Result(self.id, "not_yet", diagnosis, texts[diagnosis], details)
 
     def _raised(self, error: BaseException, problem: BaseException, *, in_answer: bool) -> Result:
-        text = "The check called your code, and this came out:"
+        text = _("The check called your code, and this came out:")
         if isinstance(error, MemoryError) or "can't allocate memory" in brief(error):
-            text = "The check called your code, and it asked for more memory than a check may take:"
+            text = _(
+                "The check called your code, and it asked for more memory than a check may take:"
+            )
         details = (*_where(error, in_answer), *getattr(problem, "case", ()))
         # For explain(). Without its traceback it keeps no frame alive.
         sys.last_value = BaseException.with_traceback(error, None)
@@ -315,9 +329,15 @@ def _where(error: BaseException, in_answer: bool) -> tuple[tuple[str, str], ...]
     cells = [f for f in frames if "ipykernel" in f.filename or "ipython" in f.filename]
     # A forward is called by the check's model: the learner's frame is not the first one.
     shown = cells[-1:] or (frames[:1] if in_answer else [])
-    lines = [(f"Line {frame.lineno}, in {frame.name}", frame.line or "") for frame in shown]
+    lines = [
+        (
+            _("Line {lineno}, in {frame}").format(lineno=frame.lineno, frame=frame.name),
+            frame.line or "",
+        )
+        for frame in shown
+    ]
     message = "".join(traceback.format_exception_only(type(error), error)).strip()
-    return (*lines, (word("Error"), brief(message, 600)))
+    return (*lines, (_("Error"), brief(message, 600)))
 
 
 class _Output(io.StringIO):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from course_language import word
+from course_language import _
 
 from .judge import Judge
 from .values import agree, brief, diff_texts, nearly
@@ -81,7 +81,7 @@ class ComparesToReference:
                 got.append(self._value(answer, case, refuse))
             except Exception as error:
                 if not wrong:
-                    error.case = ((word("Case"), self._describe(self.all_cases()[len(got)])),)
+                    error.case = ((_("Case"), self._describe(self.all_cases()[len(got)])),)
                     raise
                 # After the first wrong value it is one more wrong value, and no reason to stop.
                 got.append(_Failed())
@@ -95,7 +95,9 @@ class ComparesToReference:
             seen, expected = write(got[at]), write(right[at])
             if seen == expected or (self.shown is None and max(len(seen), len(expected)) > 60):
                 seen, expected = diff_texts(got[at], right[at], self.alike)
-            return f"{seen} for {self._describe(cases[at])}", expected
+            return _("{seen} for {describe}").format(
+                seen=seen, describe=self._describe(cases[at])
+            ), expected
 
         def simple(at: int) -> tuple[bool, int, int]:
             drawn = self.draw is not None and at >= len(cases) - DRAWN

@@ -27,6 +27,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from course_language import _
+
 _ROOT = Path(__file__).parents[2]
 _SIMGPU, _CLUSTER = str(_ROOT / "simgpu"), str(_ROOT / "simgpu" / "cluster")
 _LIBRARIES = (
@@ -51,7 +53,7 @@ def run(function: Callable[[], Any], seconds: float) -> Any:
     ``seconds`` is the limit on a machine that is otherwise idle. RuntimeError if it is called within itself.
     """
     if not _running.acquire(blocking=False):
-        raise RuntimeError("call check() below the function, not in it")
+        raise RuntimeError(_("call check() below the function, not in it"))
     try:
         with ExitStack() as stack:
             for restored in (_python_state, _torch_state, _no_threads_left, _memory_limit):

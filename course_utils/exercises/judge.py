@@ -8,23 +8,37 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any, NoReturn
 
+from course_language import _
+
 from .guard import random_states
 from .values import agree, brief, diff_texts, is_array, rounded, same
 
 COMMON = {
-    "not-a-function": "Hand over the function itself, without calling it: put its name, and no "
-    "parentheses after it, into check(...).",
-    "not-a-value": "Hand over a value here, not a function.",
-    "no-value": "The answer is None. Put the value that the task asks for in its place.",
-    "wrong-arguments": "Keep the arguments of the stub: the check calls your function with them.",
-    "returned-nothing": "Your function gave None back. A function that reaches its end without meeting a "
-    "return does that.",
-    "wrong-type": "The answer is of another type than the task asks for.",
-    "wrong-value": "This isn't what the task asks for yet. Compare what was seen with what was expected.",
-    "rounded": "What came back is rounded. Give all its digits.",
-    "changed-input": "Your function changed what it was given. Work on a copy, so that the caller's data "
-    "stays as it was.",
-    "too-slow": "The check stopped your code, because it took too long. Does each of its loops end?",
+    "not-a-function": _(
+        "Hand over the function itself, without calling it: put its name, and no "
+        "parentheses after it, into check(...)."
+    ),
+    "not-a-value": _("Hand over a value here, not a function."),
+    "no-value": _("The answer is None. Put the value that the task asks for in its place."),
+    "wrong-arguments": _(
+        "Keep the arguments of the stub: the check calls your function with them."
+    ),
+    "returned-nothing": _(
+        "Your function gave None back. A function that reaches its end without meeting a "
+        "return does that."
+    ),
+    "wrong-type": _("The answer is of another type than the task asks for."),
+    "wrong-value": _(
+        "This isn't what the task asks for yet. Compare what was seen with what was expected."
+    ),
+    "rounded": _("What came back is rounded. Give all its digits."),
+    "changed-input": _(
+        "Your function changed what it was given. Work on a copy, so that the caller's data "
+        "stays as it was."
+    ),
+    "too-slow": _(
+        "The check stopped your code, because it took too long. Does each of its loops end?"
+    ),
 }
 """Diagnoses that any exercise can give."""
 
@@ -118,8 +132,10 @@ class Judge:
             if not same(before[library], state):
                 self.no(
                     "global-generator",
-                    seen=f"{library}'s global generator moved on, or was seeded",
-                    expected="a generator of the function's own",
+                    seen=_("{library}'s global generator moved on, or was seeded").format(
+                        library=library
+                    ),
+                    expected=_("a generator of the function's own"),
                 )
 
     def is_a(self, got: object, kinds: type | tuple[type, ...], name: str) -> Any:
@@ -140,9 +156,9 @@ class Judge:
         """Return ``got`` as a finite float where it is a number, NumPy's too, or a tensor holding one."""
         if is_array(got) and math.prod(got.shape) == 1:
             got = got.item()
-        number = float(self.is_a(got, Real, "a number"))
+        number = float(self.is_a(got, Real, _("a number")))
         if not math.isfinite(number):
-            self.no("wrong-value", seen=number, expected="a finite number")
+            self.no("wrong-value", seen=number, expected=_("a finite number"))
         return number
 
     def closest(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from course_language import word
+from course_language import _
 
 from ..show import Bundle
 
@@ -17,10 +17,10 @@ RESULT_MIME = "application/vnd.gpu-course.result+json"
 """The key under which a shown result also carries its outcome, for the tests and for tools."""
 
 HEADLINES: Mapping[Outcome, str] = {
-    "not_tried": "Not tried yet",
-    "raised": "Your code stopped with an error",
-    "not_yet": "Not yet",
-    "right": word("Right"),
+    "not_tried": _("Not tried yet"),
+    "raised": _("Your code stopped with an error"),
+    "not_yet": _("Not yet"),
+    "right": _("Right"),
 }
 
 
@@ -39,9 +39,12 @@ class Result:
     def bundle(self) -> Bundle:
         """Return the result in its forms: text, HTML and data."""
         headline = f"{HEADLINES[self.outcome]} · {self.exercise}"
-        details = [*self.details, *([("Your code printed", self.printed)] if self.printed else [])]
+        details = [
+            *self.details,
+            *([(_("Your code printed"), self.printed)] if self.printed else []),
+        ]
         lines = [headline, *([self.text] if self.text else [])]
-        lines += [f"{name}{word(': ')}{value}" for name, value in details]
+        lines += [f"{name}{_(': ')}{value}" for name, value in details]
         lines += [self.aside] if self.aside else []
         colour = _COLOURS[self.outcome]
         body = "".join(

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from course_language import _
+
 SHORT = 60
 """Two values whose texts are both at most this long are shown whole."""
 
@@ -89,7 +91,7 @@ def diff_texts(
         place, a, b = _first_difference(seen, expected, alike, "")
     except Exception:  # noqa: BLE001  (whatever cannot be compared is shown whole)
         return whole
-    at = f"at {place}: " if place else ""
+    at = _("at {place}: ").format(place=place) if place else ""
     return tuple(f"{at}{text}" for text in _texts(a, b))
 
 
@@ -99,15 +101,27 @@ def _first_difference(
     """Return where two values differ first, and what is there."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         if a.keys() != b.keys():
-            return f"{place} keys".strip(), list(a), list(b)
+            return _("{place} keys").format(place=place).strip(), list(a), list(b)
         pairs = [(f"[{key!r}]", a[key], b[key]) for key in b]
     elif isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         if len(a) != len(b):
             few = max(len(brief(a)), len(brief(b))) <= 2 * SHORT
-            return (place, a, b) if few else (place, f"{len(a)} things", f"{len(b)} things")
+            return (
+                (place, a, b)
+                if few
+                else (
+                    place,
+                    _("{count} things").format(count=len(a)),
+                    _("{count} things").format(count=len(b)),
+                )
+            )
         pairs = [(f"[{at}]", x, y) for at, (x, y) in enumerate(zip(a, b, strict=True))]
     elif is_array(a) and is_array(b) and tuple(a.shape) != tuple(b.shape):
-        return place, f"shape {tuple(a.shape)}", f"shape {tuple(b.shape)}"
+        return (
+            place,
+            _("shape {shape}").format(shape=tuple(a.shape)),
+            _("shape {shape}").format(shape=tuple(b.shape)),
+        )
     elif is_array(a) and is_array(b) and len(a.shape):
         pairs = [(f"[{at}]", x, y) for at, (x, y) in enumerate(zip(a, b, strict=True))]
     else:
@@ -130,7 +144,11 @@ def _texts(a: Any, b: Any) -> tuple[str, str]:
 def _kind(value: Any) -> str:
     if not is_array(value):
         return f"{brief(value)} ({type(value).__name__})"
-    return f"{value.dtype} on {value.device}" if hasattr(value, "device") else f"{value.dtype}"
+    return (
+        _("{dtype} on {device}").format(dtype=value.dtype, device=value.device)
+        if hasattr(value, "device")
+        else f"{value.dtype}"
+    )
 
 
 def _one_form(a: Any, b: Any) -> bool:

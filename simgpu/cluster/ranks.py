@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..timeline import word
+from ..messages import _
 from .collectives import Combine, gather_all, nothing, reduction, same_for_all, scatter_parts
 
 
@@ -58,7 +58,9 @@ class Work:
         self._posted, self._steps = dist._now, dist._steps
         dist._calls += 1
         number, line = dist._calls, line_of(sys._getframe())
-        self._call_site = f"its {number}{_ordinal_suffix(number)} call, line {line}"
+        self._call_site = _("its {number}{ordinal_suffix} call, line {line}").format(
+            number=number, ordinal_suffix=_ordinal_suffix(number), line=line
+        )
         self._arrived: Sequence[Tensor] = ()
         self._start = self._end = 0.0
         self._done = False
@@ -69,7 +71,13 @@ class Work:
         return True
 
     def _describe(self, verb: str) -> str:
-        return f"rank {self._dist._rank} {verb} {self._name}{self._peer} ({self._call_site})"
+        return _("rank {rank} {verb} {name}{peer} ({call_site})").format(
+            rank=self._dist._rank,
+            verb=verb,
+            name=self._name,
+            peer=self._peer,
+            call_site=self._call_site,
+        )
 
 
 class Dist:
@@ -203,7 +211,7 @@ class Dist:
         sends = name.endswith("send")
         if peer == self._rank:
             raise ValueError(f"{name}: rank {peer} cannot send to itself or receive from itself.")
-        way = f" {word('to') if sends else word('from')} rank {peer}"
+        way = f" {_('to') if sends else _('from')} rank {peer}"
         work = Work(self, name, way, tensor if sends else None, () if sends else [tensor])
         self._cluster.message(work, tensor, self._rank, peer, sends)
         return work
@@ -224,7 +232,7 @@ class Dist:
             _check(tensor)
         if getattr(op, "name", "") == "AVG" and not read.is_floating_point():
             raise TypeError("ReduceOp.AVG takes floating-point numbers; use SUM for whole ones.")
-        way = word("from") if name == "broadcast" else word("to")
+        way = _("from") if name == "broadcast" else _("to")
         work = Work(self, name, _describe_arguments(op, root, way), read, write)
         self._cluster.collective(work, combine, root)
         if async_op:

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..messages import _
 from ..profiles import Profile
-from ..timeline import word
 from .collectives import Combine, collective_seconds
 from .ranks import Abort, Dist, Span, Work, line_of
 
@@ -173,9 +173,16 @@ class Cluster:
         if other_tensor.numel() != tensor.numel() or other_tensor.dtype != tensor.dtype:
             self._fail(
                 Mismatch(
-                    f"A message does not fit: {other._describe(word('calls'))} with "
-                    f"{_shape_and_dtype(other_tensor)}, {work._describe(word('calls'))} with "
-                    f"{_shape_and_dtype(tensor)}."
+                    _(
+                        "A message does not fit: {describe} with "
+                        "{shape_and_dtype}, {describe2} with "
+                        "{shape_and_dtype2}."
+                    ).format(
+                        describe=other._describe(_("calls")),
+                        shape_and_dtype=_shape_and_dtype(other_tensor),
+                        describe2=work._describe(_("calls")),
+                        shape_and_dtype2=_shape_and_dtype(tensor),
+                    )
                 )
             )
         works = [work, other] if sends else [other, work]
@@ -216,9 +223,16 @@ class Cluster:
             first = calls[0]
             self._fail(
                 Mismatch(
-                    f"The ranks do not call the same thing: {first._describe(word('calls'))} with "
-                    f"{_shape_and_dtype(first._read)}, {work._describe(word('calls'))} with "
-                    f"{_shape_and_dtype(work._read)}."
+                    _(
+                        "The ranks do not call the same thing: {describe} with "
+                        "{shape_and_dtype}, {describe2} with "
+                        "{work_read}."
+                    ).format(
+                        describe=first._describe(_("calls")),
+                        shape_and_dtype=_shape_and_dtype(first._read),
+                        describe2=work._describe(_("calls")),
+                        work_read=_shape_and_dtype(work._read),
+                    )
                 )
             )
         calls.append(work)
@@ -266,7 +280,9 @@ class Cluster:
             raise self._failure
         if dist._error:
             if hasattr(dist._error, "add_note"):  # from Python 3.11 on
-                dist._error.add_note(f"This was on rank {dist._rank} of the simulated cluster.")
+                dist._error.add_note(
+                    _("This was on rank {rank} of the simulated cluster.").format(rank=dist._rank)
+                )
             raise dist._error
 
     def _check_time(self, dist: Dist, deadline: float, limit: float) -> None:
@@ -309,7 +325,9 @@ class Cluster:
         owners: dict[int, Work] = {}
         for work in event.works:
             if work._read is not None and not _same_bits(work._read, work._before):
-                message_text = f"{work._describe('changed what it had handed to')} before wait()."
+                message_text = _("{describe} before wait().").format(
+                    describe=work._describe(_("changed what it had handed to"))
+                )
                 raise ValueError(f"{message_text[0].upper()}{message_text[1:]}")
             for tensor in (*([] if work._read is None else [work._read]), *work._write):
                 owner = owners.setdefault(tensor.data_ptr(), work) if tensor.numel() else work
@@ -331,12 +349,14 @@ class Cluster:
         for dist in self.ranks:
             unanswered = next((work for work in left if work._dist is dist), None)
             if dist._waits_for:
-                descriptions.append(dist._waits_for._describe("waits in"))
+                descriptions.append(dist._waits_for._describe(_("waits in")))
             elif unanswered:
-                descriptions.append(unanswered._describe("has finished, and nobody answered its"))
+                descriptions.append(
+                    unanswered._describe(_("has finished, and nobody answered its"))
+                )
             else:
-                descriptions.append(f"rank {dist._rank} has finished")
-        return f"No rank can go on: {'; '.join(descriptions)}."
+                descriptions.append(_("rank {rank} has finished").format(rank=dist._rank))
+        return _("No rank can go on: {descriptions}.").format(descriptions="; ".join(descriptions))
 
     def _stop(self) -> None:
         """End every rank's thread. One that never returns to Python is left behind."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import nbformat
 from nbformat import NotebookNode
 
-from course_language import chosen, languages, own_name, word
+from course_language import _, chosen, languages, ngettext, own_name
 from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
 from course_utils.exercises.exercise import LEVELS
@@ -22,9 +22,9 @@ BADGES = {
     "Kaggle": "https://kaggle.com/static/images/open-in-kaggle.svg",
 }
 NAME_IT = "python3 -m course_utils links"
-SEEN = "See it with its outputs"  # in a header, the way to the executed lesson
+SEEN = _("See it with its outputs")  # in a header, the way to the executed lesson
 
-SETUP = """\
+SETUP = _("""\
 # @title Setup: run this cell first
 import importlib.util
 import os
@@ -44,28 +44,28 @@ if importlib.util.find_spec("course_utils") is None:  # Colab, Kaggle: the cours
 {sentence}        )
 import course_utils
 
-ex = course_utils.start("{lesson}")"""
+ex = course_utils.start("{lesson}")""")
 FROM_SOURCE = (  # the lines of it that fetch, and what it says where that failed
     """\
     source = uploaded[0] if uploaded else "{source}"
     %pip install -q --no-deps "{{source}}"
 """,
-    """\
+    _("""\
             "The course's helpers could not be fetched. Turn the internet on (Kaggle: Settings > "
             "Internet), or upload the wheel from the course's zip (Colab: beside the notebook; "
             "Kaggle: Add Input), then run this cell again."
-""",
+"""),
 )
 UPLOADED_ONLY = (  # while the course has no name
     """\
     if uploaded:
         %pip install -q --no-deps "{{uploaded[0]}}"
 """,
-    """\
+    _("""\
             "The course's helpers could not be fetched: this notebook does not know where on GitHub "
             "they are. Upload the wheel from the course's zip (Colab: beside the notebook; "
             "Kaggle: Add Input), then run this cell again."
-""",
+"""),
 )
 
 
@@ -120,9 +120,9 @@ def page_links(course: Course, text: str) -> str:
 
 def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
     """Return title, badges, question, objectives, minutes and what comes before."""
-    minutes = f"**{lesson.minutes} minutes**"
+    minutes = _("**{minutes} minutes**").format(minutes=lesson.minutes)
     if lesson.further:
-        minutes += f", and {lesson.further} for *Further*"
+        minutes += _(", and {further} for *Further*").format(further=lesson.further)
     facts = [minutes, _needs(course, lesson), lesson.hardware]
     ways = _other_languages(course, lesson)
     if course.repository:
@@ -132,11 +132,11 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
         f"# {label(lesson)}",
         " · ".join(ways),
         f"*{lesson.question}*",
-        "**After this lesson you can**",
+        _("**After this lesson you can**"),
         "\n".join(f"- {objective}" for objective in lesson.objectives),
         " · ".join(fact for fact in facts if fact),
         short_path.header_line(course, lesson),
-        "*Run the folded cell below first: it finds or fetches the course's helpers.*",
+        _("*Run the folded cell below first: it finds or fetches the course's helpers.*"),
     ]
     return _markdown("header", "\n\n".join(filter(None, parts)))
 
@@ -173,10 +173,12 @@ def setup_cell(course: Course, lesson: Lesson, source: str | None = None) -> Not
 
 def task_cell(exercise: Exercise, number: int) -> NotebookNode:
     """Return the task of an exercise; ``number`` is its place in the notebook, from 1."""
-    minutes = f"{exercise.minutes} minute{'' if exercise.minutes == 1 else 's'}"
+    minutes = ngettext("{minutes} minute", "{minutes} minutes", exercise.minutes).format(
+        minutes=exercise.minutes
+    )
     parts = [
-        f"### Exercise {number} · {exercise.title}",
-        f"{LEVELS[exercise.level]} · about {minutes}",
+        _("### Exercise {number} · {title}").format(number=number, title=exercise.title),
+        _("{levels} · about {minutes}").format(levels=LEVELS[exercise.level], minutes=minutes),
         exercise.task.strip(),
     ]
     cell = _markdown(f"task-{exercise.slug}", "\n\n".join(parts))
@@ -189,10 +191,22 @@ def footer_cell(course: Course, lesson: Lesson) -> NotebookNode:
     index = course.ready.index(lesson)
     parts = [f"← [{label(o)}]({o.file})" for o in course.ready[max(index - 1, 0) : index]]
     online = f" ([online](https://github.com/{course.repository}#course-map))"
-    parts.append(f"[Course map](../README.md#course-map){online if course.repository else ''}")
+    parts.append(
+        _("[Course map](../README.md#course-map){online}").format(
+            online=online if course.repository else ""
+        )
+    )
     for other in course.ready[index + 1 : index + 2]:
-        colab = f" ([in Colab]({open_in(course, other)['Colab']}))" if course.repository else ""
-        parts.append(f"Next: [{label(other)}]({other.file}){colab}")
+        colab = (
+            _(" ([in Colab]({Colab}))").format(Colab=open_in(course, other)["Colab"])
+            if course.repository
+            else ""
+        )
+        parts.append(
+            _("Next: [{label}]({file}){colab}").format(
+                label=label(other), file=other.file, colab=colab
+            )
+        )
     return _markdown("footer", "---\n\n" + " · ".join(parts))
 
 
@@ -229,8 +243,10 @@ def _needs(course: Course, lesson: Lesson) -> str:
     links = [f"[{o.id}]({o.file})" for o in course.ready if o.id in lesson.needs]
     if not links:
         return ""
-    listed = word(" and ").join(links).replace(" and ", ", ", len(links) - 2)
-    return f"needs lesson{'s' if len(links) > 1 else ''} {listed}"
+    listed = _(" and ").join(links).replace(" and ", ", ", len(links) - 2)
+    return ngettext("needs lesson {listed}", "needs lessons {listed}", len(links)).format(
+        listed=listed
+    )
 
 
 def _markdown(ident: str, source: str) -> NotebookNode:

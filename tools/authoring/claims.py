@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from course_language import say, word
+from course_language import _
 from course_lessons.shared.claims import CLAIMS, Claim, weigh
 from course_lessons.shared.claims.weighing import describe, format_range, grouped, kind_label
 from course_utils.evidence import KIND_BY_PREFIX
@@ -20,7 +20,7 @@ CHART = "images/claims.svg"
 RATIOS, RATES = ("×", "memory"), ("images/s",)
 """The units of the chart's upper and lower part."""
 
-INTRODUCTION = """\
+INTRODUCTION = _("""\
 # What is claimed, and how far it is true
 
 Five documents, in Chinese, set the subject of this course; four of them say in numbers what a GPU gains. \
@@ -32,14 +32,14 @@ leads to where it stands, what it would need, and [each number](claims_numbers.m
 there is none. *Recorded* numbers were measured with this course on the machine that is named, \
 *published* ones printed by the source that is
 linked; *modelled* ones are the simulated GPU's and decide nothing.
-"""
+""")
 
 
 def page(claims: Sequence[Claim] = CLAIMS) -> str:
     """Return the page of the verdicts, as Markdown."""
     parts = [INTRODUCTION]
     for group, alike in groupby(claims, lambda claim: claim.group):
-        head = word("Claim"), word("Verdict"), word("What was found")
+        head = _("Claim"), _("Verdict"), _("What was found")
         parts += [f"## {group}\n", row(*head), "|---|---|---|", *map(_row, alike), ""]
     return "\n".join([*parts, f"![{alt(claims)}](../{CHART})\n"])
 
@@ -54,10 +54,10 @@ def numbers(claims: Sequence[Claim] = CLAIMS) -> str:
 
 def alt(claims: Sequence[Claim]) -> str:
     """Say in a sentence or two what the chart shows."""
-    return (
+    return _(
         "One row a claim: the claimed range as a bar, and the recorded, modelled and published numbers as "
-        f"dots, on a logarithmic axis; {len(claims)} claims, which the table above gives in words."
-    )
+        "dots, on a logarithmic axis; {n_claims} claims, which the table above gives in words."
+    ).format(n_claims=len(claims))
 
 
 def _row(claim: Claim) -> str:
@@ -66,14 +66,12 @@ def _row(claim: Claim) -> str:
     modelled = [f.value for f in claim.points if f.kind == "modelled" and f.weighed]
     if verdict == "Open" and modelled:
         ends = format_range(min(modelled), max(modelled), claim.unit)
-        sentence = f"{sentence}<br>" + f"Modelled: {ends}."
-    return row(
-        f"[{claim.text}](claims_numbers.md#claim-{claim.id})", f"**{say(verdict)}**", sentence
-    )
+        sentence = f"{sentence}<br>" + _("Modelled: {ends}.").format(ends=ends)
+    return row(f"[{claim.text}](claims_numbers.md#claim-{claim.id})", f"**{_(verdict)}**", sentence)
 
 
 def _block(claim: Claim) -> str:
-    ask = "Not measured yet: needs a GPU." if claim.lacks_gpu else "To measure it yourself:"
+    ask = _("Not measured yet: needs a GPU.") if claim.lacks_gpu else _("To measure it yourself:")
     lines = [
         f'<a id="claim-{claim.id}"></a>',
         "",
@@ -81,8 +79,10 @@ def _block(claim: Claim) -> str:
         "",
         f"**{weigh(claim)}.** {claim.sentence}",
         "",
-        f"- *Claimed* in {claim.document}, “{claim.section}”: {claim.quote.replace('|', ' · ')}",
-        f"- *To be true it needs:* {claim.needs}",
+        _("- *Claimed* in {document}, “{section}”: {quote}").format(
+            document=claim.document, section=claim.section, quote=claim.quote.replace("|", " · ")
+        ),
+        _("- *To be true it needs:* {needs}").format(needs=claim.needs),
         *([f"- *{ask}* `{claim.command}`"] if claim.experiments else []),
         *(["", _numbers(claim)] if claim.points else []),
     ]
@@ -90,7 +90,7 @@ def _block(claim: Claim) -> str:
 
 
 def _numbers(claim: Claim) -> str:
-    rows = ["| Number | Kind | What | Where | Source, date |", "|---:|---|---|---|---|"]
+    rows = [_("| Number | Kind | What | Where | Source, date |"), "|---:|---|---|---|---|"]
     for group in grouped(claim.points):
         f = group[0]
         number, what = describe(group, claim.unit)
@@ -140,10 +140,10 @@ def draw(path: Path, claims: Sequence[Claim] = CLAIMS) -> None:
             height_ratios=[len(upper), len(lower) + 0.5],
             layout="constrained",
         )
-        _rows(axes[0], upper, "times as fast, or times less memory")
-        _rows(axes[1], lower, "images a second")
+        _rows(axes[0], upper, _("times as fast, or times less memory"))
+        _rows(axes[1], lower, _("images a second"))
         _legend(fig)
-        about = f"{alt(claims)} This file {digest(claims)}."
+        about = _("{alt} This file {digest}.").format(alt=alt(claims), digest=digest(claims))
         fig.savefig(new, format="svg", metadata={"Date": None, "Description": about})
         plt.close(fig)
 
@@ -181,13 +181,13 @@ def _legend(fig) -> None:
 
     from course_utils.plots import LOOKS
 
-    handles = [Patch(color=BAR, label="claimed")]
+    handles = [Patch(color=BAR, label=_("claimed"))]
     handles += [
         Line2D([], [], linestyle="", label=kind, **LOOKS[kind]) for kind in KIND_BY_PREFIX.values()
     ]
     handles.append(
         Line2D(
-            [], [], linestyle="", label="pale: related, not weighed", marker="o", color="#bbbbbb"
+            [], [], linestyle="", label=_("pale: related, not weighed"), marker="o", color="#bbbbbb"
         )
     )
     fig.legend(handles=handles, loc="outside upper center", ncols=5)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_language import word
+from course_language import _
 from course_utils import files
 from course_utils.course import Course, Lesson
 from course_utils.stubs import AuthoringError
@@ -23,7 +23,7 @@ from tools.authoring.handbook import cards, errors, programs
 from tools.authoring.practices import practices
 
 FOLDER = "pytorch-gpu-course"  # what a clone without a name of its own is put in
-ADDRESS = (
+ADDRESS = _(
     "`ADDRESS` is what the green *Code* button shows on the page of the course, or of your fork, "
     "on GitHub."
 )
@@ -34,14 +34,17 @@ def course_map(course: Course) -> str:
     width = 5 if course.repository else 4  # without a name there is nothing to open
     minutes = sum(lesson.minutes for lesson in course.ready)
     further = sum(lesson.further for lesson in course.ready)
-    head = ("Lesson", "Minutes", "Needs", "The question it answers", "Open in")
+    head = (_("Lesson"), _("Minutes"), _("Needs"), _("The question it answers"), _("Open in"))
     rows = [
-        (_linked(o), o.time, word(", ").join(o.needs), o.question, _open(course, o))
+        (_linked(o), o.time, _(", ").join(o.needs), o.question, _open(course, o))
         for o in course.ready
     ]
-    hours, both = f"In all {(minutes + further) / 60:.1f} hours", f"{minutes:,}"
+    hours, both = (
+        _("In all {total:.1f} hours").format(total=(minutes + further) / 60),
+        f"{minutes:,}",
+    )
     if further:
-        hours += f", {further / 60:.1f} of them for *Further*"
+        hours += _(", {further:.1f} of them for *Further*").format(further=further / 60)
         both += f" + {further}"
     rows.append((hours, both, "", "", ""))
     lines = [row(*cells[:width]) for cells in (head, ("---", "---:", "---", "---", "---"), *rows)]
@@ -51,7 +54,7 @@ def course_map(course: Course) -> str:
 def lesson_links(course: Course) -> str:
     """Return the table of open-in badges for colab_links.md, as Markdown."""
     if not course.repository:
-        return (
+        return _(
             "Upload the lesson and the course's helpers yourself: "
             "[Without GitHub](#without-github) says how."
         )
@@ -76,7 +79,7 @@ def simgpu_install(course: Course) -> str:
     """Return how the simulated GPU is installed alone, as Markdown."""
     if course.repository:
         return f'```bash\npip install "git+{address(course)}#subdirectory=simgpu"\n```'
-    return "In a clone of the course:\n\n```bash\npip install ./simgpu\n```"
+    return _("In a clone of the course:\n\n```bash\npip install ./simgpu\n```")
 
 
 def urls(course: Course) -> str:
@@ -127,8 +130,12 @@ def render(course: Course, page: str, text: str) -> str:
         mark = "<!-- {}:{} -->" if page.endswith(".md") else "# {}:{}"
         begin, end = (mark.format(name, edge) for edge in ("begin", "end"))
         if (text.count(begin), text.count(end)) != (1, 1) or text.index(begin) > text.index(end):
-            raise AuthoringError(f"{page} needs one line {begin} and, below it, one line {end}")
-        before, _, rest = text.partition(begin)
+            raise AuthoringError(
+                _("{page} needs one line {begin} and, below it, one line {end}").format(
+                    page=page, begin=begin, end=end
+                )
+            )
+        before, __, rest = text.partition(begin)
         after = rest.partition(end)[2]
         indent = re.search(r" *$", before)[0]
         text = before + "\n".join(filter(None, [begin, part(course), indent + end])) + after

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from nbformat import NotebookNode
 
-from course_language import chosen, say, word
+from course_language import _, chosen
 from course_utils.course import Course, Lesson
 from tools.authoring.anatomy import notebook_headings
 from tools.authoring.form import Problem
@@ -34,7 +34,7 @@ def stops(lesson: Lesson) -> list[Stop]:
     parts = [Stop(**entry) for entry in lesson.short_path]
     if chosen() == "en":
         return parts
-    translated = [replace(stop, section=say(stop.section)) for stop in parts]
+    translated = [replace(stop, section=_(stop.section)) for stop in parts]
     return [replace(stop, catch_up=stop.section if stop.catch_up else "") for stop in translated]
 
 
@@ -58,38 +58,66 @@ def header_line(course: Course, lesson: Lesson) -> str:
     taken = stops(lesson)
     if not taken:
         return ""
-    begin = f"[Short path]({course.page(PAGE)}), {minutes(lesson)} min: "
+    begin = _("[Short path]({page}), {minutes} min: ").format(
+        page=course.page(PAGE), minutes=minutes(lesson)
+    )
     if not taken[0].section:
-        return f"{begin}the whole lesson."
-    text = f"{begin}{word(', ').join(f'*{stop.section}*' for stop in taken)}; skip the others, cells too."
-    if calls := [f"{catch_up_call(lesson, s)} before *{s.section}*" for s in taken if s.catch_up]:
-        text += f" In a new cell run {word(', and ').join(calls)}."
+        return _("{begin}the whole lesson.").format(begin=begin)
+    text = _("{begin}{taken}; skip the others, cells too.").format(
+        begin=begin, taken=_(", ").join(f"*{stop.section}*" for stop in taken)
+    )
+    if calls := [
+        _("{catch_up_call} before *{section}*").format(
+            catch_up_call=catch_up_call(lesson, s), section=s.section
+        )
+        for s in taken
+        if s.catch_up
+    ]:
+        text += _(" In a new cell run {calls}.").format(calls=_(", and ").join(calls))
     return text
 
 
 def table(course: Course) -> str:
     """Return the whole path, a row a section, as Markdown."""
-    rows = ["| Lesson | Section | Minutes |", "|---|---|---:|"]
+    rows = [_("| Lesson | Section | Minutes |"), "|---|---|---:|"]
     for lesson in course.lessons:
         file = f"../notebooks/{lesson.file}"
         for i, stop in enumerate(stops(lesson)):
             name = f"[{lesson.id} · {lesson.title}]({file})" if i == 0 else ""
             what = f"[{stop.section}]({file}#{stop.section.replace(' ', '-')})"
             if stop.catch_up:
-                what += f"; before it {catch_up_call(lesson, stop)}"
-            rows.append(f"| {name} | {what if stop.section else word('all')} | {stop.minutes} |")
-    rows.append(f"| [Your own training](#your-own-training) | | {OWN_TRAINING} |")
+                what += _("; before it {catch_up_call}").format(
+                    catch_up_call=catch_up_call(lesson, stop)
+                )
+            rows.append(f"| {name} | {what if stop.section else _('all')} | {stop.minutes} |")
+    rows.append(
+        _("| [Your own training](#your-own-training) | | {own_training} |").format(
+            own_training=OWN_TRAINING
+        )
+    )
     whole = total(course)
-    return "\n".join([*rows, f"| In all | | {whole} ({whole // 60} h {whole % 60} min) |"])
+    return "\n".join(
+        [
+            *rows,
+            _("| In all | | {whole} ({whole2} h {whole3} min) |").format(
+                whole=whole, whole2=whole // 60, whole3=whole % 60
+            ),
+        ]
+    )
 
 
 def path_problems(nb: NotebookNode, lesson: Lesson, file: str) -> Iterator[Problem]:
     """Say which sections of the path a lesson does not have, or has in another order."""
     have = [heading.text for heading in notebook_headings(nb) if heading.level == 2]
     want = [stop.section for stop in stops(lesson) if stop.section]
-    fix = "correct short_path in course.yml"
+    fix = _("correct short_path in course.yml")
     for section in want:
         if section not in have:
-            yield Problem(file, "", f"has no section '{section}' for the short path", fix)
+            yield Problem(
+                file,
+                "",
+                _("has no section '{section}' for the short path").format(section=section),
+                fix,
+            )
     if [s for s in have if s in want] != [s for s in want if s in have]:
-        yield Problem(file, "", "has the sections of the short path in another order", fix)
+        yield Problem(file, "", _("has the sections of the short path in another order"), fix)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import COMMON
 from course_utils.files import FileError, clean, parse, read_text
@@ -149,7 +150,7 @@ def collect(folder: Path, names: Mapping[str, str] | None = None) -> Classroom:
         try:
             name, time, entries = _read(path, folder)
             if names is not None and name not in names:
-                raise FileError(f"{name} is not on the list of names")
+                raise FileError(_("{name} is not on the list of names").format(name=name))
             attempts = _attempts(entries)
         except FileError as reason:
             room.left_out.append((clean(path.relative_to(folder).as_posix()), str(reason)))
@@ -174,10 +175,12 @@ def read_names(path: Path) -> dict[str, str]:
     try:
         rows = [row for row in csv.reader(read_text(path).splitlines()) if any(row)]
     except (FileError, csv.Error) as error:
-        raise FileError(f"{path} cannot be read as a list of names ({error}).") from None
+        raise FileError(
+            _("{path} cannot be read as a list of names ({error}).").format(path=path, error=error)
+        ) from None
     names = {row[0].strip(): row[-1].strip() for row in rows}
     if len(set(names.values())) < len(rows):
-        raise FileError(f"{path} names somebody twice.")
+        raise FileError(_("{path} names somebody twice.").format(path=path))
     return names
 
 
@@ -201,7 +204,7 @@ def _read(path: Path, folder: Path) -> tuple[str, datetime, list[object]]:
         entries = [_entry(line) for line in text.splitlines()]
         name = path.relative_to(folder).parts[0]
         if not good_name(name):
-            raise FileError("the name of its folder cannot be a learner's")
+            raise FileError(_("the name of its folder cannot be a learner's"))
         return (
             name,
             datetime.fromtimestamp(path.stat().st_mtime, timezone.utc),
@@ -209,14 +212,14 @@ def _read(path: Path, folder: Path) -> tuple[str, datetime, list[object]]:
         )
     raw = parse(text)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
-        raise FileError("it is not a hand-in of this version of the course")
+        raise FileError(_("it is not a hand-in of this version of the course"))
     name, entries = raw.get("name"), raw.get("attempts")
     if not isinstance(name, str) or not good_name(name) or not isinstance(entries, list):
-        raise FileError("its name or its list of answers is missing")
+        raise FileError(_("its name or its list of answers is missing"))
     try:
         time = datetime.fromisoformat(str(raw.get("made")))
     except ValueError:
-        raise FileError("it has no date") from None
+        raise FileError(_("it has no date")) from None
     return name, time if time.tzinfo else time.replace(tzinfo=timezone.utc), entries
 
 
@@ -239,5 +242,5 @@ def _attempts(entries: Sequence[object]) -> tuple[Attempt, ...]:
         except (TypeError, AttributeError):  # other fields, or no text in one
             continue
     if entries and not kept:
-        raise FileError("no answer in it is one that this version of the course writes")
+        raise FileError(_("no answer in it is one that this version of the course writes"))
     return tuple(sorted(kept, key=lambda attempt: str(attempt.time)))

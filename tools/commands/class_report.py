@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from course_language import chosen, word
+from course_language import _, chosen, ngettext
 from tools.commands import fail
 
 if TYPE_CHECKING:
@@ -24,22 +24,24 @@ MOST_STUCK = 10
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "folder", type=Path, help="hand-in files, or a folder a learner with their progress.jsonl"
+        "folder",
+        type=Path,
+        help=_("hand-in files, or a folder a learner with their progress.jsonl"),
     )
     parser.add_argument(
         "--names",
         type=Path,
         metavar="FILE",
-        help="your list: `seat-07,Ada` a line, or one name a line; files of others are left out",
+        help=_("your list: `seat-07,Ada` a line, or one name a line; files of others are left out"),
     )
     parser.add_argument(
-        "--lesson", action="append", metavar="NN", help="only this; may be repeated"
+        "--lesson", action="append", metavar="NN", help=_("only this; may be repeated")
     )
     parser.add_argument(
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="where class_report.html goes (default: this folder)",
+        help=_("where class_report.html goes (default: this folder)"),
         default=Path(),
     )
 
@@ -58,7 +60,7 @@ def main(args: argparse.Namespace) -> int:
     from tools.classroom import class_progress
 
     if not args.folder.is_dir():
-        return fail(f"There is no folder {args.folder}.", 2)
+        return fail(_("There is no folder {folder}.").format(folder=args.folder), 2)
     try:
         load_course().chosen(args.lesson or ())
         names = class_progress.read_names(args.names) if args.names else None
@@ -68,19 +70,24 @@ def main(args: argparse.Namespace) -> int:
     if room.left_out:
         print("\n".join(_left_out(room)), file=sys.stderr)
     if not room.learners:
-        return fail(f"{args.folder} holds no file that can be used.", 1)
+        return fail(_("{folder} holds no file that can be used.").format(folder=args.folder), 1)
     if args.lesson:
         room = room.only(args.lesson)
     exercises = room.exercises()
     if not exercises:
-        return fail("Nobody has tried an exercise of it yet.", 1)
+        return fail(_("Nobody has tried an exercise of it yet."), 1)
     print("\n".join(text(room, exercises)))
     path = args.output / "class_report.html"
     try:
         files.write(path, page(room, exercises))
     except OSError as error:
-        return fail(f"{args.output} cannot be written ({error.strerror}).", 1)
-    print(f"The same as a page: {path}")
+        return fail(
+            _("{output} cannot be written ({strerror}).").format(
+                output=args.output, strerror=error.strerror
+            ),
+            1,
+        )
+    print(_("The same as a page: {path}").format(path=path))
     return 0
 
 
@@ -90,10 +97,10 @@ def text(room: Classroom, exercises: Sequence[Exercise]) -> list[str]:
 
     rows = [[exercise.id, *_marks(room.learners, exercise)] for exercise in exercises]
     lines = [table(["", *(one.name for one in room.learners)], rows)[0], ""]
-    lines += ["✓ right at once, ✓3 right at the third try, 4? four tries and not yet,"]
-    lines += ["2! two tries and the last stopped with an error, · no answer checked"]
-    lines += ["", "The commonest misconceptions:", *_misconceptions(room)]
-    lines += ["", "Not solved yet, most tries first:", *_stuck(room), ""]
+    lines += [_("✓ right at once, ✓3 right at the third try, 4? four tries and not yet,")]
+    lines += [_("2! two tries and the last stopped with an error, · no answer checked")]
+    lines += ["", _("The commonest misconceptions:"), *_misconceptions(room)]
+    lines += ["", _("Not solved yet, most tries first:"), *_stuck(room), ""]
     return [*lines, *_missing(room)]
 
 
@@ -107,14 +114,16 @@ def page(room: Classroom, exercises: Sequence[Exercise]) -> str:
         rows.append(f"<tr><th class='row'>{title}</th>{cells}</tr>")
     expected = len(room.learners) + len(room.missing)
     parts = [
-        f"<h1>{len(room.learners)} of {expected} learners, {len(exercises)} exercises</h1>",
+        _("<h1>{n_learners} of {expected} learners, {n_exercises} exercises</h1>").format(
+            n_learners=len(room.learners), expected=expected, n_exercises=len(exercises)
+        ),
         f"<div class='wide'><table>{''.join(rows)}</table></div>",
-        *_list("The commonest misconceptions", _misconceptions(room)),
-        *_list("Not solved yet, most tries first", _stuck(room)),
-        *_list("About the files", [*_left_out(room), *_missing(room)]),
+        *_list(_("The commonest misconceptions"), _misconceptions(room)),
+        *_list(_("Not solved yet, most tries first"), _stuck(room)),
+        *_list(_("About the files"), [*_left_out(room), *_missing(room)]),
     ]
     head = f'<!DOCTYPE html>\n<html lang="{chosen()}"><head><meta charset="utf-8">'
-    return f"{head}<title>{word('Class report')}</title>{_STYLE}{''.join(parts)}</body></html>\n"
+    return f"{head}<title>{_('Class report')}</title>{_STYLE}{''.join(parts)}</body></html>\n"
 
 
 _STYLE = """
@@ -141,7 +150,7 @@ def _cell(standing: Standing | None) -> str:
     kind = standing.outcome
     if kind == "right":
         kind = "first" if standing.tries == 1 else "later"
-    return f"<td class='{kind}'>{standing.mark}</td>"
+    return f"<td class='{_(kind)}'>{standing.mark}</td>"
 
 
 def _list(title: str, lines: Sequence[str]) -> list[str]:
@@ -157,27 +166,54 @@ def _marked(line: str) -> str:
 
 def _misconceptions(room: Classroom) -> list[str]:
     lines = [
-        f"- {one.exercise}, {one.diagnosis}: {len(one.learners)} of {len(room.learners)} learners, "
-        f"seen {one.times} {'time' if one.times == 1 else 'times'}. {one.text}"
+        ngettext(
+            "- {exercise}, {diagnosis}: {n_learners} of {n_room_learners} learners, "
+            "seen {times} time. {text}",
+            "- {exercise}, {diagnosis}: {n_learners} of {n_room_learners} learners, "
+            "seen {times} times. {text}",
+            one.times,
+        ).format(
+            exercise=one.exercise,
+            diagnosis=one.diagnosis,
+            n_learners=len(one.learners),
+            n_room_learners=len(room.learners),
+            times=one.times,
+            text=one.text,
+        )
         for one in room.misconceptions()
     ]
-    return lines or ["- none yet"]
+    return lines or [_("- none yet")]
 
 
 def _stuck(room: Classroom) -> list[str]:
     lines = [
-        f"- {learner.name}: {exercise}, {standing.tries} "
-        f"{'try' if standing.tries == 1 else 'tries'}, the last: {standing.diagnosis}"
+        ngettext(
+            "- {learner}: {exercise}, {tries} try, the last: {diagnosis}",
+            "- {learner}: {exercise}, {tries} tries, the last: {diagnosis}",
+            standing.tries,
+        ).format(
+            learner=learner.name,
+            exercise=exercise,
+            tries=standing.tries,
+            diagnosis=standing.diagnosis,
+        )
         for learner, exercise, standing in room.stuck()
     ]
     more = len(lines) - MOST_STUCK
-    shown = lines[:MOST_STUCK] + ([f"- and {more} more"] if more > 0 else [])
+    shown = lines[:MOST_STUCK] + ([_("- and {more} more").format(more=more)] if more > 0 else [])
     return shown or ["- nobody"]
 
 
 def _left_out(room: Classroom) -> list[str]:
-    return [f"- Left out: {file}: {reason}." for file, reason in room.left_out]
+    return [
+        _("- Left out: {file}: {reason}.").format(file=file, reason=reason)
+        for file, reason in room.left_out
+    ]
 
 
 def _missing(room: Classroom) -> list[str]:
-    return [f"- No file from: {word(', ').join(room.missing)}"] if room.missing else []
+    return (
+        [_("- No file from: {missing}").format(missing=_(", ").join(room.missing))]
+        if room.missing
+        else []
+    )

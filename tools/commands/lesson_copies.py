@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from course_language import _
 from tools.commands import fail
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ def add_lesson_arguments(
     """Declare the options of a command that writes a notebook a lesson."""
     parser.add_argument("lessons", nargs=count, metavar="LESSON", help=about)
     parser.add_argument(
-        "--output", type=Path, default=Path(folder), metavar="FOLDER", help=f"default: {folder}"
+        "--output",
+        type=Path,
+        default=Path(folder),
+        metavar="FOLDER",
+        help=_("default: {folder}").format(folder=folder),
     )
 
 
@@ -65,5 +70,10 @@ def write_lessons(
     except ValueError as error:
         return fail(f"{error}.", 1)
     except OSError as error:
-        return fail(f"{args.output} cannot be written ({error.strerror}).", 1)
+        return fail(
+            _("{output} cannot be written ({strerror}).").format(
+                output=args.output, strerror=error.strerror
+            ),
+            1,
+        )
     return 0

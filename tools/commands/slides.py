@@ -11,19 +11,19 @@ import re
 
 from nbformat import NotebookNode
 
-from course_language import word
+from course_language import _
 from course_utils.course import fresh_notebook
 from tools.authoring.form import parse, tags
 from tools.commands.lesson_copies import add_lesson_arguments, write_lessons
 
 NEEDS = ("nbformat", "ruff", "yaml")
 
-_SHOWN = re.compile(rf"^\s*([-*] |[|>]|\d+\. |```|!\[|<img|#)|\*\*{word('Predict')}", re.MULTILINE)
+_SHOWN = re.compile(rf"^\s*([-*] |[|>]|\d+\. |```|!\[|<img|#)|\*\*{_('Predict')}", re.MULTILINE)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    add_lesson_arguments(parser, "+", "a lesson's number: 01", "slides")
+    add_lesson_arguments(parser, "+", _("a lesson's number: 01"), "slides")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -32,8 +32,8 @@ def main(args: argparse.Namespace) -> int:
         args,
         "live",
         lambda lesson: for_slides(parse(fresh_notebook(lesson))),
-        "{path}: open it in JupyterLab with jupyterlab-rise, and press Alt+R.",
-        keep="{path} is there already, perhaps with your notes: move it away for a new one.",
+        _("{path}: open it in JupyterLab with jupyterlab-rise, and press Alt+R."),
+        keep=_("{path} is there already, perhaps with your notes: move it away for a new one."),
     )
 
 

@@ -7,6 +7,7 @@ how they are weighed. The page ``handbook/claims.md`` and the card in a lesson a
 
 from __future__ import annotations
 
+from course_language import _
 from course_utils.show import show
 
 from .numbers import DataPoint, Ratio, Value
@@ -30,5 +31,9 @@ def claim(id: str) -> None:
     """
     known = {c.id: c for c in CLAIMS}
     if id not in known:
-        raise ValueError(f"There is no claim {id!r}; choose from {', '.join(known)}.")
+        raise ValueError(
+            _("There is no claim {id!r}; choose from {known}.").format(
+                id=id, known=", ".join(known)
+            )
+        )
     show(card(known[id]))

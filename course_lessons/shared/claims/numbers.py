@@ -7,11 +7,19 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from course_language import say, spoken, word
+from course_language import N_, _
 from course_utils import evidence
 from course_utils.timing import Measurement
 
-spoken("as given", "light", "heavy", "loader epoch", "channels last", "benchmark", "pure bf16")
+_KEYS = (
+    N_("as given"),
+    N_("light"),
+    N_("heavy"),
+    N_("loader epoch"),
+    N_("channels last"),
+    N_("benchmark"),
+    N_("pure bf16"),
+)
 Selection = Mapping[str, Any]
 """Parameters with the value they must have, or a list of values."""
 HIDDEN = ("work", "processor", "kind", "memory", "per", "images")
@@ -94,7 +102,7 @@ class Ratio:
         point = _data_point(after, value, ends, self._what(after, before), self.weighed)
         where = point.where
         if _machine(before) != where:
-            where += f" against {_machine(before)}"
+            where += _(" against {machine}").format(machine=_machine(before))
         sources = "; ".join(dict.fromkeys(m.source for m in (after, before) if m.source))
         return replace(point, where=where, date=max(before.date, after.date), source=sources)
 
@@ -174,7 +182,7 @@ def _setup(m: Measurement) -> tuple[str, ...]:
 
 
 def _machine(m: Measurement) -> str:
-    threads = f", {m.threads} threads" if m.threads and on_cpu(m) else ""
+    threads = _(", {threads} threads").format(threads=m.threads) if m.threads and on_cpu(m) else ""
     return f"{m.machine}{threads}"
 
 
@@ -188,16 +196,16 @@ def _data_point(
 
 def _description(m: Measurement, *without: str) -> str:
     """Name what was done: a published number by its own words, another by its experiment."""
-    work = say(m.parameters.get("work") or m.experiment.replace("_", " "))
+    work = _(m.parameters.get("work") or m.experiment.replace("_", " "))
     rest = [name for name in m.parameters if name not in (*HIDDEN, *without)]
     return ", ".join([work, *(_parameter(name, m) for name in rest)])
 
 
 def _parameter(name: str, m: Measurement) -> str:
     """Say what a parameter was: ``"batch 64"``, ``"channels last"``, ``"pinned"``, ``"fp16"``."""
-    value, words = m.parameters[name], say(name.replace("_", " "))
+    value, words = m.parameters[name], _(name.replace("_", " "))
     if isinstance(value, bool):
-        return words if value else word(f"not {words}")
+        return words if value else _("not {words}").format(words=words)
     if isinstance(value, str):
-        return say(value)
-    return word(f"{value} workers") if name == "workers" else f"{words} {value}"
+        return _(value)
+    return _("{value} workers").format(value=value) if name == "workers" else f"{words} {value}"

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from course_language import say, spoken, word
+from course_language import N_, _
 from course_utils import evidence
 from course_utils.number_format import amount
 from course_utils.show import Bundle, table
@@ -20,9 +20,12 @@ from .numbers import DataPoint, Ratio, Value, numbers, on_cpu
 FILE = Path(__file__).with_name("claims.yml")
 TRANSLATED = ("group", "text", "document", "section", "verdict", "short")
 """The fields of a claim that are shown in the reader's language."""
-WORDS = spoken("Holds", "Depends", "Not seen", "Open")
+WORDS = (N_("Holds"), N_("Depends"), N_("Not seen"), N_("Open"))
 """The verdicts, as `weigh` gives them."""
-spoken("cores", "images/s")
+_KEYS = (
+    N_("cores"),
+    N_("images/s"),
+)
 MEMORY, ERROR = "memory", "error"
 """Units of claims: of memory that is saved, of an error that is made."""
 
@@ -96,7 +99,7 @@ class Claim:
         """The verdict in one sentence, its numbers taken from the records."""
         values = [f.value for f in weighed(self)]
         if not values:
-            return "No number yet." if "{" in self.verdict else self.verdict
+            return _("No number yet.") if "{" in self.verdict else self.verdict
         ends = {
             "least": formatted(min(values), self.unit),
             "most": formatted(max(values), self.unit),
@@ -118,7 +121,7 @@ def read(raw: dict[str, Any]) -> tuple[Claim, ...]:
             entry["numbers"] = numbers(entry.get("numbers", ()))
             entry["document"] = raw["documents"][entry["document"]]
             one = Claim(**entry, group=group, low=low, high=high)
-            claims.append(replace(one, **{name: say(getattr(one, name)) for name in TRANSLATED}))
+            claims.append(replace(one, **{name: _(getattr(one, name)) for name in TRANSLATED}))
     return tuple(claims)
 
 
@@ -162,21 +165,27 @@ def formatted(value: float, unit: str) -> str:
     if unit == MEMORY:
         return f"{round(100 * (1 - 1 / value))} %"
     if unit == ERROR:
-        return word("rounding") if value < 1e-5 else amount(value, "1", "share")
+        return _("rounding") if value < 1e-5 else amount(value, "1", "share")
     digits = 4 - len(f"{value:.0f}") if unit == "images/s" else 0
-    return f"{round(value, min(digits, 0)):,.0f} {say(unit)}"
+    return f"{round(value, min(digits, 0)):,.0f} {_(unit)}"
 
 
 def format_range(low: float | None, high: float | None, unit: str) -> str:
     """Write a range in a claim's unit: ``"1.5 to 2×"``."""
     if unit == ERROR and low is None:
-        return "equal, up to rounding"
+        return _("equal, up to rounding")
     if high is None:
-        return word("faster") if unit == "×" else f"at least {formatted(low, unit)}"
+        return (
+            _("faster")
+            if unit == "×"
+            else _("at least {formatted}").format(formatted=formatted(low, unit))
+        )
     if formatted(low, unit) == formatted(high, unit):
         return formatted(high, unit)
     first = formatted(low, unit).removesuffix("×").removesuffix(" %")
-    return f"{first.removesuffix(f' {say(unit)}')} to {formatted(high, unit)}"
+    return _("{removesuffix} to {formatted}").format(
+        removesuffix=first.removesuffix(f" {_(unit)}"), formatted=formatted(high, unit)
+    )
 
 
 def card(claim: Claim) -> Bundle:
@@ -187,23 +196,29 @@ def card(claim: Claim) -> Bundle:
         for group in places
         for number, what in [describe(group, claim.unit)]
     ]
-    head = (word("Found"), word("Kind"), word("Where"), word("What"))
+    head = (_("Found"), _("Kind"), _("Where"), _("What"))
     text, page = table(head, rows, [group[0].kind for group in places]) if rows else ("", "")
-    title = f"Claimed: {claim.text} ({claim.document}, {claim.section})"
-    stop = word(". ")
-    verdict = f"{say(claim.word)}{stop}{claim.sentence}"
+    title = _("Claimed: {text} ({document}, {section})").format(
+        text=claim.text, document=claim.document, section=claim.section
+    )
+    stop = _(". ")
+    verdict = f"{_(claim.word)}{stop}{claim.sentence}"
     last = []
     if len(weighed(claim)) < len(claim.points):
-        last.append("The verdict counts no number that is modelled or related.")
+        last.append(_("The verdict counts no number that is modelled or related."))
     if claim.lacks_gpu:
-        last.append(f"Not measured yet: needs a GPU. {claim.command}")
+        last.append(_("Not measured yet: needs a GPU. {command}").format(command=claim.command))
     if rows:
-        last.append(f"Each number with its source: handbook/claims_numbers.md, {claim.short}.")
+        last.append(
+            _("Each number with its source: handbook/claims_numbers.md, {short}.").format(
+                short=claim.short
+            )
+        )
     return Bundle(
         text="\n".join(line for line in (title, verdict, text, *last) if line),
         html='<div style="border:1px solid #8888;border-radius:6px;padding:.5em 1em">'
         f"<div>{html.escape(title)}</div>"
-        f"<div><b>{say(claim.word)}{stop}</b>{html.escape(claim.sentence)}</div>"
+        f"<div><b>{_(claim.word)}{stop}</b>{html.escape(claim.sentence)}</div>"
         f'{page}<div style="opacity:.8">{"<br>".join(map(html.escape, last))}</div></div>',
     )
 
@@ -222,10 +237,10 @@ def describe(group: Sequence[DataPoint], unit: str) -> tuple[str, str]:
     values = [f.value for f in group]
     what = "; ".join(dict.fromkeys(f.what for f in group))
     if len(group) > 2:
-        what = f"{len(group)} cases"
+        what = _("{n_group} cases").format(n_group=len(group))
     return format_range(min(values), max(values), unit), what
 
 
 def kind_label(point: DataPoint) -> str:
     """Name the kind of a number; what is not weighed is called related."""
-    return say(point.kind) if point.weighed else f"{point.kind}, related"
+    return _(point.kind) if point.weighed else _("{kind}, related").format(kind=_(point.kind))

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from pathlib import Path
 
+from course_language import _
+
 # Lines that PyTorch's libraries write about themselves.
 _NOISE = re.compile(r"USDT:|\[Gloo\] Rank|^\[/\S*gloo/|socket\.cpp|TCPStore|ProcessGroupGloo\.cpp")
 _PREFIX = re.compile(r"^\[rank\d+\]: ?")  # PyTorch puts it before each line of a traceback
@@ -57,8 +59,10 @@ class RankError:
     def __str__(self) -> str:
         who = " and ".join(f"rank {rank}" for rank in self.ranks)
         if self.kind.startswith("SIG"):
-            return f"{who} was killed by the signal {self.kind}."
-        return f"{who} stopped with {self.kind}" + (f": {self.message}" if self.message else "")
+            return _("{who} was killed by the signal {kind}.").format(who=who, kind=_(self.kind))
+        return _("{who} stopped with {kind}").format(who=who, kind=_(self.kind)) + (
+            f": {self.message}" if self.message else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -152,7 +156,7 @@ class Output:
         for rank in dict.fromkeys([*exits, *self.ranks]):
             error = self._traceback(rank, attempt)
             code = exits.get(rank, 0)
-            message = f"{error.kind}: {error.message}" if error else ""
+            message = f"{_(error.kind)}: {error.message}" if error else ""
             if error and not _FOLLOWS.search(message):
                 candidates.append((0, error))
             elif code < 0:
@@ -181,7 +185,11 @@ class Output:
         trace, rest = [], texts[starts[-1] :]
         for text, source in zip(rest, [*rest[1:], ""], strict=True):
             if (frame := _FRAME.match(text)) and self._is_own(Path(frame[1])):
-                trace.append(f"{Path(frame[1]).name}, line {frame[2]}: {source.strip()}")
+                trace.append(
+                    _("{Path}, line {third_frame}: {source}").format(
+                        Path=Path(frame[1]).name, third_frame=frame[2], source=source.strip()
+                    )
+                )
         for i, text in enumerate(rest[1:], start=1):
             if error := _ERROR.match(text):
                 message = [error[2] or "", *rest[i + 1 : i + _MESSAGE_LINES]]
@@ -232,7 +240,7 @@ def group(by_rank: Sequence[Sequence[str]]) -> list[str]:
             out += [f"rank {rank} | {text}" for text in lines[:upto]]
             del lines[: upto + 1]
         if line is not None:
-            out.append(f"all ranks | {line}")
+            out.append(_("all ranks | {line}").format(line=line))
     return out
 
 

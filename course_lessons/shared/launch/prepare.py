@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_language import _
 from course_utils.this_machine import usable_cores
 
 from .processes import psutil_or_error
@@ -27,18 +28,36 @@ def check(
     """Raise a ValueError for arguments of ``run`` that make no sense; the message says what would."""
     if not script.is_file():
         raise ValueError(
-            f"there is no file {str(script)!r} in {Path.cwd()}; run the cell that writes it first"
+            _("there is no file {script!r} in {cwd}; run the cell that writes it first").format(
+                script=str(script), cwd=Path.cwd()
+            )
         )
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
-        raise ValueError(f"ranks is a whole number from 1 on; you gave {ranks!r}")
+        raise ValueError(
+            _("ranks is a whole number from 1 on; you gave {ranks!r}").format(ranks=ranks)
+        )
     if seconds <= 0:
-        raise ValueError(f"seconds is the time limit and must be over 0; you gave {seconds!r}")
+        raise ValueError(
+            _("seconds is the time limit and must be over 0; you gave {seconds!r}").format(
+                seconds=seconds
+            )
+        )
     if restarts < 0:
-        raise ValueError(f"restarts must be 0 or more; you gave {restarts!r}")
+        raise ValueError(
+            _("restarts must be 0 or more; you gave {restarts!r}").format(restarts=restarts)
+        )
     if nodes < 1 or ranks % nodes:
-        raise ValueError(f"{ranks} ranks do not spread evenly over {nodes} nodes")
+        raise ValueError(
+            _("{ranks} ranks do not spread evenly over {nodes} nodes").format(
+                ranks=ranks, nodes=nodes
+            )
+        )
     if kill and not 0 <= kill.rank < ranks:
-        raise ValueError(f"there is no rank {kill.rank} to kill: ranks go from 0 to {ranks - 1}")
+        raise ValueError(
+            _("there is no rank {rank} to kill: ranks go from 0 to {last}").format(
+                rank=kill.rank, last=ranks - 1
+            )
+        )
 
 
 def check_pytorch(ranks: int) -> None:
@@ -48,13 +67,15 @@ def check_pytorch(ranks: int) -> None:
     psutil_or_error()
     if not torch.distributed.is_available():
         raise RuntimeError(
-            "this PyTorch was built without torch.distributed; install one from pytorch.org"
+            _("this PyTorch was built without torch.distributed; install one from pytorch.org")
         )
     on_gpus = torch.distributed.is_nccl_available() and torch.cuda.device_count() >= ranks
     if not (torch.distributed.is_gloo_available() or on_gpus):
         raise RuntimeError(
-            "this PyTorch was built without gloo, with which processes exchange tensors on the CPU; "
-            "install one from pytorch.org"
+            _(
+                "this PyTorch was built without gloo, with which processes exchange tensors on the CPU; "
+                "install one from pytorch.org"
+            )
         )
 
 

@@ -8,6 +8,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from course_language import _
+
 MARK = "COURSE_LAUNCH"
 """The environment variable by which every process of a launch is known; its value names the launch."""
 
@@ -18,8 +20,10 @@ def psutil_or_error() -> Any:
         import psutil
     except ImportError:
         raise RuntimeError(
-            "launch.run needs psutil, to be sure that no process is left behind; install it with "
-            "`python -m pip install psutil`."
+            _(
+                "launch.run needs psutil, to be sure that no process is left behind; install it with "
+                "`python -m pip install psutil`."
+            )
         ) from None
     return psutil
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from course_language import word
+from course_language import _, ngettext
 from course_utils.tqdm_bar import bar
 
 from . import prepare, processes
@@ -111,7 +111,10 @@ def run(
         environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **environment}
     given = "".join(f"{name}={shlex.quote(value)} " for name, value in environment.items())
     command = given + shlex.join(["torchrun", *words])
-    say(f"$ {command}" + (f"    # on each of {nodes} nodes" if nodes > 1 else ""))
+    say(
+        f"$ {command}"
+        + (_("    # on each of {nodes} nodes").format(nodes=nodes) if nodes > 1 else "")
+    )
 
     with tempfile.TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True) as folder:
         launch = _Launch(Path(folder), script, ranks, nodes)
@@ -122,19 +125,19 @@ def run(
         except KeyboardInterrupt:
             launch.end()
             launch.show_output(say, failed=False)
-            say("Interrupted: all ranks were stopped.")
+            say(_("Interrupted: all ranks were stopped."))
             raise
         finally:
             launch.end()
         ok = not stopped and all(agent.returncode == 0 for agent in launch.agents)
         lines, error = launch.show_output(say, failed=not ok and not stopped)
         if kill and not launch.killed:
-            say(f"No rank said {kill.after!r}, so none was killed.")
+            say(_("No rank said {after!r}, so none was killed.").format(after=kill.after))
         if stopped:
-            say(f"Stopped at the time limit of {seconds:g} s.")
+            say(_("Stopped at the time limit of {seconds:g} s.").format(seconds=seconds))
             for line in left:
                 say(f"    {line}")
-            say("A collective that not every rank calls waits for ever.")
+            say(_("A collective that not every rank calls waits for ever."))
         return Finished(ok, lines, launch.seconds, error, launch.output.attempts, stopped)
 
 
@@ -208,8 +211,8 @@ class _Launch:
 
     def _show(self, progress: bar, last: str) -> None:
         count = len(self.output.ranks)
-        ranks = f"{count} rank{'s' * (count > 1)}"
-        text = f"{ranks}{word(', ')}{self.seconds:.0f} s   {last}"[:100].rstrip()
+        ranks = ngettext("{count} rank", "{count} ranks", count).format(count=count)
+        text = f"{ranks}{_(', ')}{self.seconds:.0f} s   {last}"[:100].rstrip()
         if text != self.progress:
             progress.bar_format = text.replace("{", "{{").replace("}", "}}")
             progress.refresh()
@@ -222,9 +225,11 @@ class _Launch:
         report = []
         for rank in self.output.ranks:
             lines = self.output.lines(rank, self.output.attempts - 1, failed=False)
-            state = "still ran" if rank in alive else "had ended"
-            last = f"last: {lines[-1]}" if lines else "nothing"
-            report.append(f"rank {rank} {state}; it said {last}")
+            state = _("still ran") if rank in alive else _("had ended")
+            last = _("last: {last_line}").format(last_line=lines[-1]) if lines else _("nothing")
+            report.append(
+                _("rank {rank} {state}; it said {last}").format(rank=rank, state=state, last=last)
+            )
         return report
 
     def end(self) -> None:
@@ -250,9 +255,17 @@ class _Launch:
             if error:
                 self._show_error(say, error)
             elif failed and not again:
-                say(f"torchrun itself stopped: {_last_line(self.logs)}")
+                say(
+                    _("torchrun itself stopped: {last_line}").format(
+                        last_line=_last_line(self.logs)
+                    )
+                )
             if again:
-                say(f"torchrun started all ranks again: attempt {attempt + 2}.")
+                say(
+                    _("torchrun started all ranks again: attempt {attempt}.").format(
+                        attempt=attempt + 2
+                    )
+                )
         return lines, error
 
     def _show_error(self, say: Callable[[str], None], error: RankError) -> None:
@@ -260,12 +273,12 @@ class _Launch:
         for line in error.trace:
             say(f"    {line}")
         if error.kind == "SIGKILL" and not self.killed:
-            say("Systems do this to a process when the memory runs out.")
+            say(_("Systems do this to a process when the memory runs out."))
         if len(error.ranks) < len(self.output.ranks):
-            say("The other ranks were stopped.")
+            say(_("The other ranks were stopped."))
 
 
 def _last_line(logs: Sequence[Path]) -> str:
     texts = [log.read_text(encoding="utf-8", errors="replace").split("\n") for log in logs]
     lines = [line.strip() for text in texts for line in text if line.strip()]
-    return lines[-1] if lines else "it said nothing."
+    return lines[-1] if lines else _("it said nothing.")
