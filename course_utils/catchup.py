@@ -97,9 +97,7 @@ def _lesson(lesson_id: str) -> Lesson:
 
 def _fresh(lesson: Lesson) -> NotebookNode:
     if importlib.util.find_spec("nbformat") is None:
-        raise CatchUpError(
-            _("catch_up needs the package nbformat: install it with  %pip install nbformat")
-        )
+        raise CatchUpError(_("catch_up needs the package nbformat: install it with  %pip install nbformat"))
     import nbformat
 
     try:
@@ -137,9 +135,7 @@ def _goal(
     )
 
 
-def _first_unsolved(
-    nb: NotebookNode, sections: list[_Section], exercises: LessonExercises
-) -> _Section:
+def _first_unsolved(nb: NotebookNode, sections: list[_Section], exercises: LessonExercises) -> _Section:
     done = progress_file.solved()
     open_ids = {exercise.id for exercise in exercises} - done
     for i, cell in enumerate(nb.cells):

@@ -114,9 +114,7 @@ def load_course(path: Path | str | None = None) -> Course:
     try:
         text = files.read_text(path, most=100_000)  # ours has a tenth
         if "*" in text and any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(text)):
-            raise ValueError(
-                _("an alias (*name) stands in it, and a few of those can fill a memory")
-            )
+            raise ValueError(_("an alias (*name) stands in it, and a few of those can fill a memory"))
         raw = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise CourseFileError(
@@ -127,9 +125,7 @@ def load_course(path: Path | str | None = None) -> Course:
     lessons = tuple(_lesson(path, entry) for entry in raw["lessons"])
     ids = [lesson.id for lesson in lessons]
     if len(set(ids)) < len(ids):
-        raise CourseFileError(
-            _("{path} names a lesson twice: {ids}").format(path=path, ids=", ".join(ids))
-        )
+        raise CourseFileError(_("{path} names a lesson twice: {ids}").format(path=path, ids=", ".join(ids)))
     return Course(
         repository=str(raw.get("repository") or "") or None,
         branch=str(raw.get("branch", "main")),

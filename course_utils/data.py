@@ -62,9 +62,9 @@ def load_digits(test: int = 2000) -> Split:
             x, y = torch.from_numpy(file["x"]), torch.from_numpy(file["y"]).long()
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
-            _(
-                "the digits at {digits} cannot be read ({error}); get a fresh copy of the course"
-            ).format(digits=DIGITS, error=error)
+            _("the digits at {digits} cannot be read ({error}); get a fresh copy of the course").format(
+                digits=DIGITS, error=error
+            )
         ) from error
     if not 0 < test < len(x):
         raise ValueError(

@@ -91,9 +91,7 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
             if (problem := fault(device)) is None:
                 break
             notes.append(
-                _("{kind} is there, but does not work: {problem}").format(
-                    kind=_(kind), problem=problem
-                )
+                _("{kind} is there, but does not work: {problem}").format(kind=_(kind), problem=problem)
             )
     if late := simgpu.disable_for(device):
         notes.append(late)
@@ -213,9 +211,7 @@ def device_card(device: torch.device, notes: list[str] | None = None) -> Bundle:
 def _advice(can: Abilities) -> str:
     if can.device.type not in ("cpu", "sim"):
         if can.device.type == "cuda" and not can.bf16:
-            return _(
-                "for 16-bit training take float16 with a GradScaler: bfloat16 is only emulated."
-            )
+            return _("for 16-bit training take float16 with a GradScaler: bfloat16 is only emulated.")
         return _("ready for every lesson.")
     better = _better_device()
     if can.device.type == "sim":
@@ -223,9 +219,9 @@ def _advice(can: Abilities) -> str:
             "this GPU is simulated. Results and errors are real, computed by the CPU; every time it "
             "gives is modelled. {better}"
         ).format(better=better)
-    return _(
-        "every cell runs; where only a GPU would show more, the lesson says so. {better}"
-    ).format(better=better)
+    return _("every cell runs; where only a GPU would show more, the lesson says so. {better}").format(
+        better=better
+    )
 
 
 def no_gpu_notice() -> None:

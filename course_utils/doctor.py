@@ -28,12 +28,8 @@ _SETUP = "py -m course_utils lab" if os.name == "nt" else "python3 -m course_uti
 _PLATFORMS = {"colab": "Google Colab", "kaggle": "Kaggle", "local": _("this machine")}
 _SWITCH_ON = {
     "colab": _("for a GPU choose {colab}, and run the cells again").format(colab=CLICKS["colab"]),
-    "kaggle": _("for a GPU choose {kaggle}, and run the cells again").format(
-        kaggle=CLICKS["kaggle"]
-    ),
-    "local": _(
-        "for a GPU open the course in Colab and choose a T4 under Runtime > Change runtime type"
-    ),
+    "kaggle": _("for a GPU choose {kaggle}, and run the cells again").format(kaggle=CLICKS["kaggle"]),
+    "local": _("for a GPU open the course in Colab and choose a T4 under Runtime > Change runtime type"),
 }
 
 
@@ -69,9 +65,7 @@ class Report:
         return asdict(self)
 
     def _rows(self) -> list[tuple[str, str, str]]:
-        doors = [
-            (f"{i}. {door.name}", door.state, door.seen) for i, door in enumerate(self.doors, 1)
-        ]
+        doors = [(f"{i}. {door.name}", door.state, door.seen) for i, door in enumerate(self.doors, 1)]
         return doors + [(_(name), "", value) for name, value in self.machine.items()]
 
     def __str__(self) -> str:
@@ -139,14 +133,8 @@ def advise(facts: Facts, doors: Sequence[Door]) -> str:
     if old := old_torch(facts["torch"]["version"]):
         return old
     if not _has_gpu(facts):
-        instead = (
-            _("the course simulates one")
-            if facts.get("simulated")
-            else _("the lessons run on the CPU")
-        )
-        return _("No GPU here: {instead}; {switch_on}.").format(
-            instead=instead, switch_on=_SWITCH_ON[place]
-        )
+        instead = _("the course simulates one") if facts.get("simulated") else _("the lessons run on the CPU")
+        return _("No GPU here: {instead}; {switch_on}.").format(instead=instead, switch_on=_SWITCH_ON[place])
     shut = next((door for door in doors if door.state == "shut"), None)
     name = facts.get("device", {}).get("name") or _("the GPU")
     if shut is None:
@@ -158,9 +146,7 @@ def advise(facts: Facts, doors: Sequence[Door]) -> str:
     if shut is doors[-1]:
         return _("Ready: the lessons use {name}; {remedy}.").format(name=name, remedy=shut.remedy)
     instead = _("a simulated GPU") if facts.get("simulated") else _("the CPU")
-    return _("The lessons run on {instead} for now; {remedy}.").format(
-        instead=instead, remedy=shut.remedy
-    )
+    return _("The lessons run on {instead} for now; {remedy}.").format(instead=instead, remedy=shut.remedy)
 
 
 def _has_gpu(facts: Facts) -> bool:
@@ -173,9 +159,7 @@ def _wheel(facts: Facts) -> Door:
     if not torch["imports"]:
         error = torch.get("error")
         what = (
-            _("torch does not import: {error}").format(error=error)
-            if error
-            else _("torch is not installed")
+            _("torch does not import: {error}").format(error=error) if error else _("torch is not installed")
         )
         here = {
             "local": _(
@@ -185,9 +169,7 @@ def _wheel(facts: Facts) -> Door:
                 "PyTorch is missing: choose Runtime > Disconnect and delete runtime, and open the "
                 "lesson again."
             ),
-            "kaggle": _(
-                "PyTorch is missing: choose Run > Factory reset, and open the lesson again."
-            ),
+            "kaggle": _("PyTorch is missing: choose Run > Factory reset, and open the lesson again."),
         }[place]
         if error:
             here = here.replace(_("is missing"), _("is damaged")).replace(
@@ -200,9 +182,7 @@ def _wheel(facts: Facts) -> Door:
         return Door("wheel", "shut", seen, old)
     if kind is None and build == "cpu":
         remedy = _("leave it as it is while there is no GPU")
-        return Door(
-            "wheel", "shut", _("{seen}, which has no code for GPUs").format(seen=seen), remedy
-        )
+        return Door("wheel", "shut", _("{seen}, which has no code for GPUs").format(seen=seen), remedy)
     fits = {"nvidia": ("cuda",), "amd": ("rocm",), "intel": ("xpu",), "apple": ("mps",)}
     if kind is None or build in fits[kind]:
         return Door("wheel", "open", seen)
@@ -212,9 +192,7 @@ def _wheel(facts: Facts) -> Door:
             "install the ROCm build (find its name at pytorch.org/get-started): {setup} --torch rocmX.Y"
         ).format(setup=_SETUP),
         "intel": _("install the XPU build: {setup} --torch xpu").format(setup=_SETUP),
-        "apple": _("install the arm64 Python from python.org and call it: {setup}").format(
-            setup=_SETUP
-        ),
+        "apple": _("install the arm64 Python from python.org and call it: {setup}").format(setup=_SETUP),
     }[kind]
     if place != "local":
         remedy = _("this runtime has no GPU build; {switch_on}").format(switch_on=_SWITCH_ON[place])
@@ -232,9 +210,7 @@ def _driver(facts: Facts) -> Door:
     if kind is None:
         remedy = _SWITCH_ON[place]
         if place == "local":
-            remedy = _("if this machine has a GPU, install its driver; else {remedy}").format(
-                remedy=remedy
-            )
+            remedy = _("if this machine has a GPU, install its driver; else {remedy}").format(remedy=remedy)
         return Door(_("driver"), "shut", _("no GPU driver was found"), remedy)
     seen = f"{_DRIVERS[kind]} {driver.get('version') or ''}".strip()
     if driver.get("gpus"):
@@ -247,9 +223,7 @@ def _driver(facts: Facts) -> Door:
         "install a newer driver for the GPU, or an older build of PyTorch: {setup} --torch cu126"
     ).format(setup=_SETUP)
     if "too old" not in problem:
-        remedy = _(
-            "reinstall the GPU's driver and restart the machine (nvidia-smi must show the GPU)"
-        )
+        remedy = _("reinstall the GPU's driver and restart the machine (nvidia-smi must show the GPU)")
     if place != "local":
         remedy = _("this runtime's driver does not work: start another one")
     wanted = (
@@ -266,9 +240,7 @@ def _architectures(facts: Facts) -> Door:
         return Door(_("architecture list"), "open", _("Metal compiles for every Apple GPU"))
     listed, own = device.get("arch_list") or [], device.get("arch")
     if not listed or not own:
-        return Door(
-            _("architecture list"), "unknown", _("this build lists none; the next door tells")
-        )
+        return Door(_("architecture list"), "unknown", _("this build lists none; the next door tells"))
     seen = _("{name} is {own}; the wheel has {listed}").format(
         name=device["name"], own=own, listed=" ".join(listed)
     )
@@ -280,18 +252,16 @@ def _architectures(facts: Facts) -> Door:
     too_old = _precedes(own, listed)
     age = _("old for today's wheels") if too_old else _("new for the wheel here")
     local = (
-        _(
-            "install an older build, which still has code for this GPU: {setup} --torch cu126"
-        ).format(setup=_SETUP)
+        _("install an older build, which still has code for this GPU: {setup} --torch cu126").format(
+            setup=_SETUP
+        )
         if too_old
         else _(
             "delete the folder .venv and install the newest build for this GPU: {setup} --torch cuda"
         ).format(setup=_SETUP)
     )
     switch = {
-        "kaggle": _("choose {kaggle}: this GPU is too {age}").format(
-            kaggle=CLICKS["kaggle"], age=age
-        ),
+        "kaggle": _("choose {kaggle}: this GPU is too {age}").format(kaggle=CLICKS["kaggle"], age=age),
         "colab": _(
             "choose another GPU under Runtime > Change runtime type: the wheel has no code for this one"
         ),
@@ -344,17 +314,13 @@ def runs_on(arch: str, listed: Sequence[str]) -> bool:
 def _kernel(facts: Facts) -> Door:
     kernel = facts.get("kernel") or {}
     if kernel.get("ran"):
-        return Door(
-            _("a real kernel"), "open", _("a matrix product on the GPU agrees with the CPU's")
-        )
+        return Door(_("a real kernel"), "open", _("a matrix product on the GPU agrees with the CPU's"))
     what = kernel.get("error") or _("it was not tried")
     remedy = _("choose another GPU or another build of PyTorch: this pair cannot compute")
     if "out of memory" in what:
         remedy = _("close the other programs that use the GPU: its memory is full")
     elif facts["platform"] != "local":
-        remedy = _(
-            "choose another GPU in this platform's menu: the wheel and this one cannot compute"
-        )
+        remedy = _("choose another GPU in this platform's menu: the wheel and this one cannot compute")
     return Door(
         _("a real kernel"),
         "shut",
@@ -368,18 +334,12 @@ def _bf16(facts: Facts) -> Door:
     if native is None:
         return Door(_("native bf16"), "unknown", _("PyTorch does not say it of this GPU"))
     if native:
-        return Door(
-            _("native bf16"), "open", _("{name} computes in bfloat16").format(name=device["name"])
-        )
+        return Door(_("native bf16"), "open", _("{name} computes in bfloat16").format(name=device["name"]))
     return Door(
         _("native bf16"),
         "shut",
-        _("{name} has no units for bfloat16; PyTorch would emulate it slowly").format(
-            name=device["name"]
-        ),
-        _(
-            "for 16-bit training take float16 with a GradScaler, because this GPU only emulates bfloat16"
-        ),
+        _("{name} has no units for bfloat16; PyTorch would emulate it slowly").format(name=device["name"]),
+        _("for 16-bit training take float16 with a GradScaler, because this GPU only emulates bfloat16"),
     )
 
 
@@ -411,19 +371,14 @@ def _badge(state: str) -> str:
     # White on these is readable on any page, and the word says what the colour says.
     states = (N_("open"), N_("shut"), N_("unknown"))
     colour = dict(zip(states, ("#0b6bcb", "#b45309", "#6b7280"), strict=True))[state]
-    return (
-        f'<span style="background:{colour};color:white;border-radius:4px;padding:0 .5em">'
-        f"{_(state)}</span>"
-    )
+    return f'<span style="background:{colour};color:white;border-radius:4px;padding:0 .5em">{_(state)}</span>'
 
 
 def _machine(facts: Facts) -> dict[str, str]:
     versions = [f"{name} {found}" for name, found in facts["versions"].items() if found]
     return {
         N_("where"): f"{_PLATFORMS[facts['platform']]}: {facts['system']}",
-        N_("processor"): _("{cpu}, usable cores: {cores}").format(
-            cpu=facts["cpu"], cores=facts["cores"]
-        ),
+        N_("processor"): _("{cpu}, usable cores: {cores}").format(cpu=facts["cpu"], cores=facts["cores"]),
         N_("memory"): _gigabytes(facts["memory_gb"]),
         N_("free disk"): _gigabytes(facts["disk_gb"]),
         N_("versions"): ", ".join([f"Python {facts['python']}", *versions]),

@@ -107,9 +107,7 @@ def entries(language: str = "en") -> tuple[Entry, ...]:
         for anchor, text in re.findall(
             r'(?ms)^(?:<a id="([\w-]+)"></a>\n\n)?## (.+?)(?=^<a id=|^## |\Z)', page
         ):
-            text, __, aliases = text.strip().partition(
-                f"\n\n{translation(language).gettext(_ALIASES)}"
-            )
+            text, __, aliases = text.strip().partition(f"\n\n{translation(language).gettext(_ALIASES)}")
             match = form.fullmatch(text)
             if match is None:
                 raise ValueError(
@@ -120,9 +118,7 @@ def entries(language: str = "en") -> tuple[Entry, ...]:
             fields = {name: value or "" for name, value in match.groupdict().items()}
             anchor = anchor or _slug(fields["title"])
             forms = tuple(fields.pop("forms").splitlines())
-            words = tuple(
-                filter(None, (word.strip(" .。\n") for word in re.split("[;；]", aliases)))
-            )
+            words = tuple(filter(None, (word.strip(" .。\n") for word in re.split("[;；]", aliases))))
             found.append(Entry(path.stem, anchor=anchor, forms=forms, aliases=words, **fields))
     return tuple(found)
 
@@ -194,8 +190,7 @@ class _Index:
         count, k, b = self.counts[entry], 1.2, 0.75
         length = k * (1 - b + b * count.total() / self.average)
         return sum(
-            self.information_of(word) * count[word] * (k + 1) / (count[word] + length)
-            for word in words
+            self.information_of(word) * count[word] * (k + 1) / (count[word] + length) for word in words
         )
 
 
@@ -210,9 +205,7 @@ def _index() -> _Index:
         name = [token for text in named for token in tokens(text)]
         counts.append(Counter(name * 2 + [token for text in explained for token in tokens(text)]))
         names.append(frozenset(name))
-        aliases.append(
-            tuple(frozenset(plain_words(alias)) for alias in (*entry.aliases, entry.title))
-        )
+        aliases.append(tuple(frozenset(plain_words(alias)) for alias in (*entry.aliases, entry.title)))
         chinese.append(
             tuple(
                 compact(text)
@@ -278,10 +271,7 @@ def _matched(entry: Entry, message: str, lines: Container[str]) -> tuple[bool, i
                     best = max(best, (is_error, len(whole)))
             elif f" {' '.join(parts[0].split()[:2])} " in message:
                 words = whole.split()[: _progress(parts, message)]
-                if (
-                    len(words) >= _STRONG_PREFIX
-                    and _total_information(words) > _BEGINNING_INFORMATION
-                ):
+                if len(words) >= _STRONG_PREFIX and _total_information(words) > _BEGINNING_INFORMATION:
                     best = max(best, (is_error, len(" ".join(words))))
     return best
 
@@ -316,9 +306,7 @@ def _alias(entry: int, words: set[str], compacted: str, total: float) -> float:
             information = sum(map(index.information_of, alias))
             best = max(best, information if information >= _ALIAS_SHARE * total else 0)
     for alias in index.chinese[entry]:
-        if (span := _span(alias, compacted)) and (
-            len(alias) > 2 or 2 * len(alias) >= len(compacted)
-        ):
+        if (span := _span(alias, compacted)) and (len(alias) > 2 or 2 * len(alias) >= len(compacted)):
             best = max(best, 2.5 * len(alias) - 0.5 * (span - len(alias)))
     return best
 
@@ -394,9 +382,7 @@ def render(found: list[Entry], make_link: Callable[[str, str], str]) -> str:
     first, *others = map(_in_chosen_language, found)
     text = f"{link(first)}\n\n    {first.forms[0]}\n\n{first.meaning}\n\n"
     text += _("**Fix.** {fix}\n\n{lesson}").format(fix=first.fix, lesson=first.lesson)
-    text += (
-        _("\n\nNear it, too: {link}").format(link=", ".join(map(link, others))) if others else ""
-    )
+    text += _("\n\nNear it, too: {link}").format(link=", ".join(map(link, others))) if others else ""
     pages = "handbook/errors" if chosen() == "en" else f"handbook/{chosen()}/errors"
 
     def linked(match: re.Match[str]) -> str:

@@ -55,9 +55,9 @@ def expect_error(
     except kind as error:
         if not re.search(match, str(error)):
             raise AssertionError(
-                _(
-                    "this block was meant to fail with a message like {match!r}; it said: {error}"
-                ).format(match=match, error=error)
+                _("this block was meant to fail with a message like {match!r}; it said: {error}").format(
+                    match=match, error=error
+                )
             ) from error
         # Without its traceback the error keeps no frame, and so no tensor, alive.
         line = _line(error)
@@ -65,9 +65,7 @@ def expect_error(
     else:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         names = " or ".join(one.__name__ for one in kinds)
-        raise AssertionError(
-            _("this block was meant to fail with {names}, and did not").format(names=names)
-        )
+        raise AssertionError(_("this block was meant to fail with {names}, and did not").format(names=names))
     _show(caught.error, line)
 
 

@@ -110,9 +110,7 @@ def _files(folder: Path) -> list[Path]:
 
 def kind_of_file(path: Path) -> str | None:
     """Return the kind of all that is in a file of this name; None where it is no file of records."""
-    return next(
-        (kind for start, kind in KIND_BY_PREFIX.items() if path.name.startswith(start)), None
-    )
+    return next((kind for start, kind in KIND_BY_PREFIX.items() if path.name.startswith(start)), None)
 
 
 def read_records(path: Path) -> list[Measurement]:
@@ -169,9 +167,7 @@ def _load(path: Path, _changed: int, _size: int) -> dict[str, Any]:
         found = files.parse(files.read_text(path), parse_constant=_reject_constant)
     except files.FileError as error:
         raise RecordError(
-            _("{path} cannot be used, {error}. {remedy}").format(
-                path=path.name, error=error, remedy=_REMEDY
-            )
+            _("{path} cannot be used, {error}. {remedy}").format(path=path.name, error=error, remedy=_REMEDY)
         ) from error
     version = found.get("schema") if isinstance(found, dict) else None
     if version != SCHEMA:
@@ -181,9 +177,9 @@ def _load(path: Path, _changed: int, _size: int) -> dict[str, Any]:
             else _("does not say its schema")
         )
         raise RecordError(
-            _(
-                "{path} {problem}, and this copy of the course reads schema {schema}. {remedy}"
-            ).format(path=path.name, problem=problem, schema=SCHEMA, remedy=_REMEDY)
+            _("{path} {problem}, and this copy of the course reads schema {schema}. {remedy}").format(
+                path=path.name, problem=problem, schema=SCHEMA, remedy=_REMEDY
+            )
         )
     return found
 
@@ -213,9 +209,7 @@ def _measurement(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -
     part = "cpu" if device.startswith("cpu") else "device"
     same = ("experiment", "parameters", "median", "q1", "q3", "n", "unit", "quantity", "kind")
     return Measurement(
-        label=" ".join(
-            [result["experiment"], *(_parameter(*p) for p in result["parameters"].items())]
-        ),
+        label=" ".join([result["experiment"], *(_parameter(*p) for p in result["parameters"].items())]),
         device=device,
         machine=_(device) if machine is None else machine[part],
         torch="" if machine is None else machine["torch"],
@@ -281,9 +275,7 @@ def _names(others: Sequence[Measurement]) -> list[str]:
         for parameter, value in m.parameters.items():
             values.setdefault(parameter, set()).add(value)
     return [
-        ", ".join(
-            [m.machine, *(_parameter(k, v) for k, v in m.parameters.items() if len(values[k]) > 1)]
-        )
+        ", ".join([m.machine, *(_parameter(k, v) for k, v in m.parameters.items() if len(values[k]) > 1)])
         for m in others
     ]
 
@@ -313,9 +305,7 @@ def _show_table(measurements: Sequence[Measurement], note: str) -> None:
             _between(m),
             m.n or "",
             m.kind,
-            _("{device}: {machine}, torch {torch}").format(
-                device=m.device, machine=m.machine, torch=m.torch
-            )
+            _("{device}: {machine}, torch {torch}").format(device=m.device, machine=m.machine, torch=m.torch)
             if m.torch
             else m.machine,
             m.date,
@@ -323,7 +313,5 @@ def _show_table(measurements: Sequence[Measurement], note: str) -> None:
         for m in measurements
     ]
     bases = sorted({_basis(m.likely) for m in measurements if m.likely})
-    sources = sorted(
-        {_("Published: {source}.").format(source=m.source) for m in measurements if m.source}
-    )
+    sources = sorted({_("Published: {source}.").format(source=m.source) for m in measurements if m.source})
     show_table(head, rows, [m.kind for m in measurements], "\n".join([*bases, *sources, note]))

@@ -25,9 +25,7 @@ class FileError(ValueError):
     """A file cannot be used; the message says why in one sentence."""
 
 
-def read_text(
-    path: Path, below: Path | None = None, most: int = LARGEST, errors: str = "strict"
-) -> str:
+def read_text(path: Path, below: Path | None = None, most: int = LARGEST, errors: str = "strict") -> str:
     """Return the text of a file that somebody else may have made.
 
     Parameters
@@ -53,9 +51,7 @@ def read_text(
         if len(data) > most:
             megabytes = max(size, len(data)) / 1e6
             raise FileError(
-                _("it has {megabytes:.0f} MB, far more than such a file").format(
-                    megabytes=megabytes
-                )
+                _("it has {megabytes:.0f} MB, far more than such a file").format(megabytes=megabytes)
             )
         return data.decode("utf-8-sig", errors)
     except UnicodeDecodeError:
@@ -70,9 +66,7 @@ def parse(text: str, deepest: int = DEEPEST, **how: Any) -> Any:
     try:
         found = json.loads(text, **how)
     except RecursionError:
-        raise FileError(
-            _("it is nested more than {deepest} deep").format(deepest=deepest)
-        ) from None
+        raise FileError(_("it is nested more than {deepest} deep").format(deepest=deepest)) from None
     except ValueError as error:
         raise FileError(_("it is damaged: not whole JSON ({error})").format(error=error)) from None
     inside = [found]

@@ -26,9 +26,7 @@ _ERROR_NAME = re.compile(r"[A-Za-z_]\w{0,80}")
 
 def known() -> dict[str, Exercise]:
     """Return every exercise of the course by its id, in order."""
-    return {
-        exercise.id: exercise for entry in load_course().lessons for exercise in lesson(entry.id)
-    }
+    return {exercise.id: exercise for entry in load_course().lessons for exercise in lesson(entry.id)}
 
 
 def good_name(name: str) -> bool:

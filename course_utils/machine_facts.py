@@ -133,9 +133,7 @@ def _smi_rows(smi: str) -> list[list[str]]:
 
 def _output(call: list[str]) -> str | None:
     try:
-        done = subprocess.run(
-            call, capture_output=True, text=True, errors="replace", timeout=20, check=False
-        )
+        done = subprocess.run(call, capture_output=True, text=True, errors="replace", timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

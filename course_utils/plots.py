@@ -233,9 +233,7 @@ def log_ticks(axis: Axis) -> None:
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     every = math.ceil(len(decades) / 8)
     choices = [[10.0**k for k in decades if k % every == 0]]
-    choices += [
-        [step * 10.0**k for k in decades for step in steps] for steps in ((1, 3), (1, 2, 5))
-    ]
+    choices += [[step * 10.0**k for k in decades for step in steps] for steps in ((1, 3), (1, 2, 5))]
     choices += [list(MaxNLocator(6, steps=[1, 2, 3, 5, 10]).tick_values(low, high))]
     shown = [[tick for tick in ticks if low <= tick <= high] for ticks in choices]
     ticks = next((ticks for ticks in shown if len(ticks) >= 3), shown[-1])

@@ -170,9 +170,7 @@ _THINK = _("Why might that be? Think before you read on.")
 all_predictions: dict[str, Prediction] = {}
 
 
-def predict(
-    prediction_id: str, *guess: object, unit: str = "", choices: Sequence[str] = ()
-) -> Prediction:
+def predict(prediction_id: str, *guess: object, unit: str = "", choices: Sequence[str] = ()) -> Prediction:
     """Take the learner's guess, before the measurement; ``reveal`` scores it afterwards.
 
     Parameters
@@ -196,18 +194,16 @@ def predict(
     prediction = all_predictions.setdefault(prediction_id, Prediction(prediction_id))
     prediction.unit, prediction.choices = unit, tuple(choices)
     kept = None if prediction.guess is None else prediction._written(prediction.guess)
-    what = (
-        _("one of {repr}").format(repr=", ".join(map(repr, choices))) if choices else _("a number")
-    )
+    what = _("one of {repr}").format(repr=", ".join(map(repr, choices))) if choices else _("a number")
     if not guess or isinstance(guess[0], Todo):
         if not prediction.revealed:
             prediction.guess = None
             prediction._recall()
             if prediction.guess is None:
                 print(
-                    _(
-                        "No prediction yet: put {what} in place of todo() and run this cell again."
-                    ).format(what=what)
+                    _("No prediction yet: put {what} in place of todo() and run this cell again.").format(
+                        what=what
+                    )
                 )
             else:
                 guess = prediction._written(prediction.guess)
@@ -254,9 +250,7 @@ def score(guess: float, found: Found, unit: str = "") -> tuple[Verdict, str]:
         factor = max(guess / nearest, nearest / guess) if min(guess, nearest) > 0 else math.inf
         other_side = unit == "×" and (guess - 1) * (nearest - 1) < 0
         verdict = "near" if factor <= FACTOR and not other_side else "off"
-        off_by = side + (
-            _(" by a factor of {factor}").format(factor=figure(factor)) * math.isfinite(factor)
-        )
+        off_by = side + (_(" by a factor of {factor}").format(factor=figure(factor)) * math.isfinite(factor))
         off_by += _(", and on the other side of 1") * other_side
     if verdict == "close":
         return verdict, _within(found, beyond, unit)
@@ -333,9 +327,7 @@ def _guess(given: tuple[object, ...], choices: tuple[str, ...]) -> float | str:
     if len(given) > 1:
         shown = ", ".join(brief(value, 20) for value in given)
         raise UnusableError(
-            _("{shown} are several values (a decimal point is a point, not a comma)").format(
-                shown=shown
-            )
+            _("{shown} are several values (a decimal point is a point, not a comma)").format(shown=shown)
         )
     if isinstance(given[0], str):
         raise UnusableError(
@@ -345,9 +337,7 @@ def _guess(given: tuple[object, ...], choices: tuple[str, ...]) -> float | str:
         )
     value = _number(given[0])
     if value < 0:
-        raise UnusableError(
-            _("{value} is negative, and this quantity cannot be").format(value=figure(value))
-        )
+        raise UnusableError(_("{value} is negative, and this quantity cannot be").format(value=figure(value)))
     return value
 
 

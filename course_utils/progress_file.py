@@ -68,9 +68,7 @@ def note_prediction(
     prediction: str, verdict: str, guess: float | str, found: list[float] | str, unit: str = ""
 ) -> None:
     """Append a prediction that was scored, with what was guessed and the range that was found."""
-    _append(
-        {"prediction": prediction, "verdict": verdict, "guess": guess, "found": found, "unit": unit}
-    )
+    _append({"prediction": prediction, "verdict": verdict, "guess": guess, "found": found, "unit": unit})
 
 
 def _append(entry: dict[str, Any]) -> None:
@@ -126,9 +124,7 @@ def _lines() -> Iterator[Any]:
         lines = files.read_text(path, most=20_000_000, errors="replace").splitlines()
     except files.FileError as error:
         if path.exists():
-            print(
-                _("(your progress in {path} is not read: {error})").format(path=path, error=error)
-            )
+            print(_("(your progress in {path} is not read: {error})").format(path=path, error=error))
         return
     for line in lines:
         with suppress(files.FileError):  # damaged, or nested without end

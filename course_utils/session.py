@@ -53,11 +53,7 @@ def remind_of_setup() -> None:
     """Say once what comes first, where a cell of a lesson runs before the setup cell has made ``ex``."""
     shell = ipython_shell()
     if shell is not None and "ex" not in shell.user_ns:
-        print(
-            _(
-                "Run the setup cell at the top of the lesson first. It makes ex, which checks your answers."
-            )
-        )
+        print(_("Run the setup cell at the top of the lesson first. It makes ex, which checks your answers."))
 
 
 def course_map() -> None:

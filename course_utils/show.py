@@ -40,9 +40,7 @@ def show(bundle: Bundle) -> None:
         print(bundle)
 
 
-def table(
-    head: Sequence[str], rows: Sequence[Sequence[Any]], classes: Sequence[str] = ()
-) -> tuple[str, str]:
+def table(head: Sequence[str], rows: Sequence[Sequence[Any]], classes: Sequence[str] = ()) -> tuple[str, str]:
     """Return a table as aligned text and as HTML.
 
     Parameters

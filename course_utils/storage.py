@@ -54,16 +54,16 @@ def keep(lesson_id: str, *, drive: bool = False) -> Path:
     except OSError as error:
         lost = Path(tempfile.mkdtemp(prefix=f"lesson-{lesson_id}-"))
         print(
-            _(
-                "{folder} cannot be made ({strerror}); {lost} is used, and not kept for long."
-            ).format(folder=folder, strerror=error.strerror, lost=lost)
+            _("{folder} cannot be made ({strerror}); {lost} is used, and not kept for long.").format(
+                folder=folder, strerror=error.strerror, lost=lost
+            )
         )
         return lost
     if platform == "kaggle":
         print(
-            _(
-                "{folder} is kept if you choose Save Version, or Settings > Persistence > Files only."
-            ).format(folder=folder)
+            _("{folder} is kept if you choose Save Version, or Settings > Persistence > Files only.").format(
+                folder=folder
+            )
         )
     elif platform == "colab" and _in_drive is None:
         print(
@@ -105,6 +105,4 @@ def _ask_for_drive() -> None:
         )
         return
     _in_drive = folder
-    print(
-        _("Kept in your Drive, in {folder}: this folder, and your progress.").format(folder=folder)
-    )
+    print(_("Kept in your Drive, in {folder}: this folder, and your progress.").format(folder=folder))

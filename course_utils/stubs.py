@@ -78,9 +78,7 @@ def find_stub(cell: NotebookNode, exercise: Exercise) -> Stub:
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="todo"))):
             if not exercise.wants_value:
                 raise AuthoringError(
-                    _("{id}: the stub is a value, but the reference takes arguments").format(
-                        id=exercise.id
-                    )
+                    _("{id}: the stub is a value, but the reference takes arguments").format(id=exercise.id)
                 )
             return Stub(exercise.id, name, True, node.lineno, node.end_lineno or node.lineno)
     raise AuthoringError(

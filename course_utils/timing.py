@@ -102,9 +102,7 @@ class Measurement:
     single: bool = False
 
     @classmethod
-    def of(
-        cls, values: Sequence[float], label: str, device: torch.device | str, **more: Any
-    ) -> Measurement:
+    def of(cls, values: Sequence[float], label: str, device: torch.device | str, **more: Any) -> Measurement:
         """Return the median and the quartiles of values taken on a device, here and today.
 
         Parameters
@@ -118,9 +116,7 @@ class Measurement:
         """
         values = [float(value) for value in values]
         alone = len(values) == 1
-        q1, median, q3 = (
-            values * 3 if alone else statistics.quantiles(values, n=4, method="inclusive")
-        )
+        q1, median, q3 = values * 3 if alone else statistics.quantiles(values, n=4, method="inclusive")
         return cls(
             label=label,
             median=median,
@@ -146,12 +142,8 @@ class Measurement:
         spread = f" ({span}), n = {self.n}" if self.q1 is not None else ""
         what = f"{self.label}{_(': ')}{self.written()}{spread}, "
         if self.kind == "published":
-            return punctuated(
-                what + _("{kind} in {source}").format(kind=_(self.kind), source=self.source)
-            )
-        return punctuated(
-            what + _("{kind} on {device}").format(kind=_(self.kind), device=self.device)
-        )
+            return punctuated(what + _("{kind} in {source}").format(kind=_(self.kind), source=self.source))
+        return punctuated(what + _("{kind} on {device}").format(kind=_(self.kind), device=self.device))
 
     @property
     def likely(self) -> profiles.Spread | None:
@@ -223,9 +215,7 @@ def measure(
     """
     if not callable(fn):
         raise TypeError(
-            _("measure() wants a function it can call, such as lambda: a @ b; got {fn!r}").format(
-                fn=fn
-            )
+            _("measure() wants a function it can call, such as lambda: a @ b; got {fn!r}").format(fn=fn)
         )
     device = _place(fn) if device is None else torch.device(device)
 
@@ -239,9 +229,7 @@ def measure(
     with simgpu.count() as asked:
         once = _warm_up(fn, clock, 0 if simulated else min_seconds)
     if simulated:
-        times = [
-            _block(fn, clock, SIM_CALLS_PER_REPEAT if once < 1e-4 else 1) for _ in range(LEAST)
-        ]
+        times = [_block(fn, clock, SIM_CALLS_PER_REPEAT if once < 1e-4 else 1) for _ in range(LEAST)]
     else:
         timer = Timer("fn()", globals={"fn": fn}, timer=clock, num_threads=torch.get_num_threads())
         times = _repeat(timer, once, min_seconds)

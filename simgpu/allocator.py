@@ -433,8 +433,7 @@ class Allocator:
             ("Segments", "segment", str),
         ):
             now, peak, total, freed = (
-                show(figures[f"{metric}.all.{field}"])
-                for field in ("current", "peak", "allocated", "freed")
+                show(figures[f"{metric}.all.{field}"]) for field in ("current", "peak", "allocated", "freed")
             )
             lines.append(f"{label:22}{now:>12}{peak:>12}{total:>14}{freed:>14}")
         split = format_size(figures["inactive_split_bytes.all.current"])
@@ -535,9 +534,7 @@ class Allocator:
         for pool in (self._small, self._large):
             pool.clear()
             blocks = [block for block in live if block.segment.pool is pool]
-            pool.blocks.recount(
-                [block.size for block in blocks], [block.requested for block in blocks]
-            )
+            pool.blocks.recount([block.size for block in blocks], [block.requested for block in blocks])
             self._recount(pool.segments, [segment for segment in held if segment.pool is pool])
         self._blocks.recount([block.size for block in live], [block.requested for block in live])
         self._recount(self._segments, held)

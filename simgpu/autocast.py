@@ -48,8 +48,7 @@ FLOAT32_RESULT = (
 """These give a float32 result, unless the program asks for a dtype."""
 
 WIDEST = (
-    "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add "
-    "stack cat"
+    "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add stack cat"
 )
 """These run in the widest dtype among their tensors."""
 
@@ -87,9 +86,7 @@ def _cast(x: Any, dtype: torch.dtype) -> Any:
         return x.to(dtype)
     key = (id(x), dtype)  # a weight is cast once, as long as the outermost autocast lasts
     cached = _cast_weights.get(key)
-    is_without_graph = (
-        cached is not None and torch.is_grad_enabled() and not cached[1].requires_grad
-    )
+    is_without_graph = cached is not None and torch.is_grad_enabled() and not cached[1].requires_grad
     if cached is None or cached[0]() is not x or is_without_graph:
         cached = _cast_weights[key] = (weakref.ref(x), x.to(dtype))
     return cached[1]

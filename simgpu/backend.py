@@ -48,9 +48,7 @@ def unavailable_reason() -> str | None:
     return None
 
 
-ONE_KIND = N_(
-    "PyTorch trains on one kind of accelerator in a process, so the simulated GPU stays out of it."
-)
+ONE_KIND = N_("PyTorch trains on one kind of accelerator in a process, so the simulated GPU stays out of it.")
 """See https://github.com/pytorch/pytorch/issues/161129: backward on the other kind fails an assertion."""
 
 
@@ -249,9 +247,7 @@ def _patch_parameters() -> None:
     torch._has_compatible_shallow_copy_type = is_compatible
     UninitializedTensorMixin.materialize = materialize_on_device
     UninitializedBuffer.to = to
-    UninitializedTensorMixin.sim = lambda self, device=None, **_: self.to(
-        MACHINE.device(device).torch_device
-    )
+    UninitializedTensorMixin.sim = lambda self, device=None, **_: self.to(MACHINE.device(device).torch_device)
 
 
 def _swap_contents(tensor: Tensor, value: Tensor) -> None:

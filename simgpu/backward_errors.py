@@ -46,9 +46,7 @@ def _store_pending(address: int | None, *_: Any) -> Any:
 if hasattr(ctypes.pythonapi, "PyErr_GetRaisedException"):
     # From Python 3.12 on debuggers and profilers are told of each call of a Python function, and fail where
     # an error is pending. Of a C function they are not.
-    _device_type = ctypes.PYFUNCTYPE(ctypes.c_void_p)(
-        ("PyErr_GetRaisedException", ctypes.pythonapi)
-    )
+    _device_type = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyErr_GetRaisedException", ctypes.pythonapi))
     _device_type.errcheck = _store_pending
 
 

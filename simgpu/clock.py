@@ -225,11 +225,7 @@ class Clock:
         self._streams[stream] = self._engines[engine] = end
         if engine == "compute":
             self._busy += end - start
-        name = (
-            _("copy on the device")
-            if direction == "d2d"
-            else _("copy {engine}").format(engine=engine)
-        )
+        name = _("copy on the device") if direction == "d2d" else _("copy {engine}").format(engine=engine)
         span = Span(self._lanes[engine], name, start, end, "copy", stream, nbytes)
         if len(self._streams) > 1:
             span.race = self._races(stream, end, blocks, writes)

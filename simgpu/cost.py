@@ -296,9 +296,7 @@ def _attention_backward(_: Any, query: Any, key: Any, value: Any, *__: Any, **__
 # Operations that the flop counter of some release does not know, or not with grouped queries.
 _MORE: dict[str, Callable[..., int]] = {
     "aten.linear": _linear,
-    "aten.convolution_overrideable": lambda *args, **kwargs: flop_registry[aten.convolution](
-        *args, **kwargs
-    ),
+    "aten.convolution_overrideable": lambda *args, **kwargs: flop_registry[aten.convolution](*args, **kwargs),
     "aten.convolution_backward_overrideable": _conv_backward,
     "aten._scaled_dot_product_flash_attention_for_cpu": _attention,
     "aten._scaled_dot_product_fused_attention_overrideable": _attention,

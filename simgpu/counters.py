@@ -74,9 +74,7 @@ class Counters:
                 copies_to_host=self.copies_to_host, bytes_to_host=self.bytes_to_host
             ),
             _("kernels launched {launches:>6,}").format(launches=self.launches),
-            _("host waited      {synchronizations:>6,} times").format(
-                synchronizations=self.synchronizations
-            ),
+            _("host waited      {synchronizations:>6,} times").format(synchronizations=self.synchronizations),
         ]
         between = self._bytes("p2p")
         if between:

@@ -42,9 +42,7 @@ def register() -> None:
     _patch_method("forward")
 
 
-def _patch(
-    owner: Any, name: str, replacement: Callable[..., Any], when: Callable[..., bool]
-) -> None:
+def _patch(owner: Any, name: str, replacement: Callable[..., Any], when: Callable[..., bool]) -> None:
     """Let a function of PyTorch be replaced where ``when`` holds: for what is on a simulated device."""
     original = getattr(owner, name)
 

@@ -156,9 +156,7 @@ class ExpandableAllocator(Allocator):
                     continue
                 begin, end = (segment.address + page * segment.page for page in (first, last))
                 pool.take(chunk)
-                del segment.mapped[
-                    bisect_left(segment.mapped, first) : bisect_left(segment.mapped, last)
-                ]
+                del segment.mapped[bisect_left(segment.mapped, first) : bisect_left(segment.mapped, last)]
                 if begin > start:
                     pool.put(begin - start, start, segment)
                 if start + size > end:

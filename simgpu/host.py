@@ -122,9 +122,7 @@ def between_events(
     return issued(profile, library, views, factor) + max(cost.start + kernel, cost.event)
 
 
-def issued(
-    profile: Profile, library: bool = False, views: int = 0, factor: float | None = None
-) -> float:
+def issued(profile: Profile, library: bool = False, views: int = 0, factor: float | None = None) -> float:
     """Return how long the host needs to ask for one eager call; the parameters are `between_events`'s."""
     cost = costs(profile.host if factor is None else factor)
     return profile.launch + views * cost.view + (cost.library if library else cost.dispatch)

@@ -61,9 +61,7 @@ def attention(
     )[0]
 
 
-def _check_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool
-) -> None:
+def _check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool) -> None:
     """Refuse what PyTorch refuses before it chooses how to compute, in its words."""
     if not query.device == key.device == value.device:
         raise RuntimeError(

@@ -75,9 +75,7 @@ def _busy_seconds(work: Work, profile: Profile) -> float:
         return max(work.flops / (model.strided_pace * clocks), moving)
     of_products = "product_share_simt" if simt else "product_share_tensor"
     if work.per_image and not simt:
-        return moving + sum(
-            _tiled_product(product, work.unit, profile) for product in work.per_image
-        )
+        return moving + sum(_tiled_product(product, work.unit, profile) for product in work.per_image)
     moving /= getattr(model, _SHARES.get(work.kind, of_products))
     if work.kind in _PACES:
         pace = getattr(model, _PACES[work.kind]) * clocks
@@ -89,14 +87,10 @@ def _busy_seconds(work: Work, profile: Profile) -> float:
     if not work.products:
         return max(work.flops / profile.rates[work.unit] if work.matrix else 0.0, moving)
     share = profile.convolution_share if simt and work.kind == "convolution" else 1.0
-    duration = sum(
-        _product_seconds(product, work.unit, profile, share) for product in work.products
-    )
+    duration = sum(_product_seconds(product, work.unit, profile, share) for product in work.products)
     if work.unaligned and not simt:
         duration = max(duration, work.flops / (model.unaligned_pace * clocks))
-    conversion = (
-        0.0 if simt else sum(_layout_conversion(*each, profile) for each in work.conversions)
-    )
+    conversion = 0.0 if simt else sum(_layout_conversion(*each, profile) for each in work.conversions)
     return conversion + max(duration, moving)
 
 
@@ -136,9 +130,7 @@ def _product_seconds(product: Product, unit: str, profile: Profile, share: float
     return _tiled_product(product, unit, profile) / share
 
 
-def _tiled_product(
-    product: Product, unit: str, profile: Profile, tiles: Iterable[Tile] = ()
-) -> float:
+def _tiled_product(product: Product, unit: str, profile: Profile, tiles: Iterable[Tile] = ()) -> float:
     """Return how long a product takes in tiles."""
     batch, rows, columns, depth, batched, _ = product
     model = profile.shared

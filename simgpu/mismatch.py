@@ -27,8 +27,7 @@ def check_indices(args: tuple[Any, ...]) -> None:
 
 def _two_devices(first: torch.device, other: torch.device) -> NoReturn:
     raise RuntimeError(
-        "Expected all tensors to be on the same device, but found at least two devices, "
-        f"{first} and {other}!"
+        f"Expected all tensors to be on the same device, but found at least two devices, {first} and {other}!"
     )
 
 

@@ -75,9 +75,7 @@ class Event:
 class Stream:
     """A queue of operations that run in order, beside those of other streams."""
 
-    def __init__(
-        self, device: _DeviceLike = None, priority: int = 0, *, _number: int | None = None
-    ) -> None:
+    def __init__(self, device: _DeviceLike = None, priority: int = 0, *, _number: int | None = None) -> None:
         self._device = MACHINE.device(device)
         self.device = self._device.torch_device
         self.stream_id = self._device.clock.new_stream() if _number is None else _number

@@ -28,9 +28,7 @@ class Product(NamedTuple):
 def products_of(name: str, args: tuple[Any, ...], out: Any) -> tuple[str, tuple[Product, ...]]:
     """Return an operation's kind and the products that a GPU computes for it."""
     if "convolution_backward" in name:
-        i = (
-            3 if "overrideable" in name else 4
-        )  # after the sizes of the bias, which the former lacks
+        i = 3 if "overrideable" in name else 4  # after the sizes of the bias, which the former lacks
         return _of_convolution_backward(*args[:3], args[i], *args[i + 5 : i + 7])
     if "convolution" in name:
         return _of_convolution(args[0], args[1], args[3], args[6], args[8], out)
@@ -69,9 +67,7 @@ def _of_convolution(
         )
     plane = (out.shape[0], *out.shape[2:]) if _allows_winograd(weight, stride, groups) else None
     return _conv_kind(kernel_size), (
-        Product(
-            groups, output_pixels, out.shape[1] // groups, in_channels * kernel_size, plane=plane
-        ),
+        Product(groups, output_pixels, out.shape[1] // groups, in_channels * kernel_size, plane=plane),
     )
 
 

@@ -43,9 +43,7 @@ class Shared:
     reduce_pace: float
     gather_pace: float
     strided_pace: float
-    unaligned_pace: (
-        float  # FLOP a clock of a processor's tensor cores where rows begin between loads
-    )
+    unaligned_pace: float  # FLOP a clock of a processor's tensor cores where rows begin between loads
     # Layout conversions (NCHW to NHWC and back): elements a clock of a processor at most, in whole tiles
     # of 32 channels x 32 pixels, and the share of the bandwidth.
     layout_pace: float
@@ -86,9 +84,7 @@ class Profile:
     tf32_flops: float | None
     fp16_flops: float
     bf16_flops: float | None
-    bf16_emulated_flops: (
-        float | None
-    )  # what a bfloat16 product reaches where tensor cores lack the format
+    bf16_emulated_flops: float | None  # what a bfloat16 product reaches where tensor cores lack the format
     # Bytes/s: of the device's memory; from pinned and from pageable host memory, and back; of making a
     # pinned copy (`tensor.pin_memory()`); to another device of the same machine.
     bandwidth: float
@@ -119,15 +115,11 @@ class Profile:
     throttle_after: float
     throttle_rise: float
     throttle_most: float
-    sources: dict[str, str] = field(
-        repr=False, compare=False
-    )  # where each figure is published, or assumed
+    sources: dict[str, str] = field(repr=False, compare=False)  # where each figure is published, or assumed
     shared: Shared = field(repr=False)
     # FLOP/s that large work reaches, by unit (see `cost.Work`), under the power limit where there is one.
     rates: dict[str, float] = field(init=False, repr=False, compare=False)
-    memory_rate: float = field(
-        init=False, repr=False, compare=False
-    )  # bytes/s that large work reaches
+    memory_rate: float = field(init=False, repr=False, compare=False)  # bytes/s that large work reaches
     latency_cache: dict[Any, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -153,9 +145,7 @@ class Profile:
         """Return how long a kernel takes under the card's power limit that computes so long without."""
         if seconds <= self.throttle_after:
             return seconds
-        return seconds * min(
-            (seconds / self.throttle_after) ** self.throttle_rise, self.throttle_most
-        )
+        return seconds * min((seconds / self.throttle_after) ** self.throttle_rise, self.throttle_most)
 
 
 def names() -> tuple[str, ...]:

@@ -181,9 +181,7 @@ def wrap(payload: Tensor, memory: Memory) -> SimTensor:
         tensor = Tensor._make_wrapper_subclass(SimTensor, shape, dtype=dtype, device=device)
     elif payload.layout is not torch.strided:
         layout = {"layout": payload.layout, "dispatch_layout": True}
-        tensor = Tensor._make_wrapper_subclass(
-            SimTensor, payload.shape, dtype=dtype, device=device, **layout
-        )
+        tensor = Tensor._make_wrapper_subclass(SimTensor, payload.shape, dtype=dtype, device=device, **layout)
     else:
         tensor = Tensor._make_wrapper_subclass(
             SimTensor,
@@ -231,9 +229,7 @@ def _check_supported(tensor: Tensor) -> None:
         kind = "quantised ones"
     elif tensor.layout in (torch.strided, torch.sparse_coo):
         return
-    raise NotImplementedError(
-        f"The simulated device has strided and sparse COO tensors, not {kind}."
-    )
+    raise NotImplementedError(f"The simulated device has strided and sparse COO tensors, not {kind}.")
 
 
 # --- What is known of an operation, once

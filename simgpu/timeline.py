@@ -210,9 +210,7 @@ class Timeline:
             ax.set_xlim(-0.02 * length * scale, 1.02 * length * scale)
         ax.set_xlabel(_("modelled time ({unit})").format(unit=unit))
         ax.grid(visible=False, axis="y")
-        ax.set_title(
-            _("{title} (modelled)").format(title=title) if title else _("Modelled timeline")
-        )
+        ax.set_title(_("{title} (modelled)").format(title=title) if title else _("Modelled timeline"))
         if self.spans:
             ax.legend(handles=legend, loc="upper left", bbox_to_anchor=(1, 1))
         return fig

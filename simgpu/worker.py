@@ -30,9 +30,7 @@ import simgpu
 
 from .messages import _
 
-_NO_REAL_DEVICES = dict.fromkeys(
-    ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), ""
-)
+_NO_REAL_DEVICES = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), "")
 _REAL_TYPES = ("cuda", "xpu", "mps")
 LIMIT = 600.0
 """For how many seconds a call may take."""

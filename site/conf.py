@@ -103,8 +103,7 @@ def search_by_pairs():
 
     class Pairs(SearchChinese):
         js_splitter_code = (
-            "function splitQuery(query) "
-            f"{{ return [...query.matchAll(/{pairs}/g)].map(m => m[1] || m[2]); }}"
+            f"function splitQuery(query) {{ return [...query.matchAll(/{pairs}/g)].map(m => m[1] || m[2]); }}"
         )
 
         def split(self, text):

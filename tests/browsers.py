@@ -22,8 +22,7 @@ def chromium() -> Iterator[Browser]:
     with sync_playwright() as p:
         if found is None and not os.path.exists(p.chromium.executable_path):
             support.skip(
-                "no Chromium is installed: apt install chromium, or python -m playwright install "
-                "chromium",
+                "no Chromium is installed: apt install chromium, or python -m playwright install chromium",
                 "2027-11-30",
                 missing=True,
             )

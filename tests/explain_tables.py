@@ -39,8 +39,7 @@ For debugging consider passing CUDA_LAUNCH_BLOCKING=1
 Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
 """
 CUDA_TAIL_NEW = (
-    "\nSearch for `cudaErrorSomething' in https://docs.nvidia.com/cuda/ for more information."
-    + CUDA_TAIL
+    "\nSearch for `cudaErrorSomething' in https://docs.nvidia.com/cuda/ for more information." + CUDA_TAIL
 )
 CHILD_FAILED = """
 E1128 10:00:00.000000 140 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: 1) \
@@ -89,9 +88,7 @@ NOISE: dict[str, Callable[[str], str]] = {
     "English around": lambda m: f"Hi, I get this on my 3090, any idea?\n\n{m}\n\nThanks in advance",
     "Chinese around": lambda m: f"训练的时候报错：\n{m}\n请问怎么解决，谢谢",
     "cut": lambda m: m[: max(60, int(len(m) * 0.8))],
-    "progress bar": lambda m: (
-        f"Epoch 3:  45%|████▌     | 120/266 [00:31<00:37, 3.9it/s, loss=0.31]\n{m}"
-    ),
+    "progress bar": lambda m: f"Epoch 3:  45%|████▌     | 120/266 [00:31<00:37, 3.9it/s, loss=0.31]\n{m}",
 }
 WRAPPED: dict[str, Callable[[str], str]] = {
     "ChildFailedError": lambda m: f"[rank0]: {m}\n{CHILD_FAILED}",

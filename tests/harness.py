@@ -49,9 +49,7 @@ _NO_COMPARISON = [
 ]
 """What `predictions` says in each language."""
 
-_UNWANTED = re.compile(
-    r"COURSE_|PYTEST_|COLAB_|KAGGLE_|IPYTHON|JUPYTER_|MPLBACKEND$|PYTHONWARNINGS$"
-)
+_UNWANTED = re.compile(r"COURSE_|PYTEST_|COLAB_|KAGGLE_|IPYTHON|JUPYTER_|MPLBACKEND$|PYTHONWARNINGS$")
 
 
 def kernel_env(folder: Path, **extra: str) -> dict[str, str]:
@@ -150,9 +148,7 @@ def nbval(
     command += ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={cell_timeout}"]
     command += ["-p", "nbval.plugin", "-p", "nbval_kept", "-p", "no:cacheprovider"]
     env = kernel_env(folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", NO_COLOR="1", **extra)
-    done = subprocess.run(
-        [*command, *map(str, paths)], cwd=folder, env=env, capture_output=True, text=True
-    )
+    done = subprocess.run([*command, *map(str, paths)], cwd=folder, env=env, capture_output=True, text=True)
     if not xml.exists():
         raise AssertionError(f"nbval did not run:\n{done.stdout}{done.stderr}")
     found = {path.stem: Nbval() for path in paths}

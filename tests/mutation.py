@@ -190,7 +190,5 @@ def _other_constants(value: object) -> list[object]:
 
 def _change(old: str, new: str) -> str:
     lines = [*difflib.ndiff(old.splitlines(), new.splitlines())]
-    gone, come = (
-        "; ".join(line[2:].strip() for line in lines if line.startswith(sign)) for sign in "-+"
-    )
+    gone, come = ("; ".join(line[2:].strip() for line in lines if line.startswith(sign)) for sign in "-+")
     return f"{gone} => {come or 'nothing'}"

@@ -144,9 +144,7 @@ def start(clone: Path, env: dict[str, str], *words: str, code: str | None = None
         errors="replace",
         start_new_session=True,
         # A job started in the background hands on that Ctrl-C is ignored; a learner's shell does not.
-        preexec_fn=None
-        if os.name == "nt"
-        else lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=None if os.name == "nt" else lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
@@ -192,9 +190,7 @@ def unfinished(clone: Path) -> None:
 
 def python_in(clone: Path, code: str, name: str = ".venv") -> str:
     call = [str(bootstrap.venv_python(clone / name)), "-X", "utf8", "-c", code]
-    done = subprocess.run(
-        call, cwd=clone.parent, env=variables(None), capture_output=True, encoding="utf-8"
-    )
+    done = subprocess.run(call, cwd=clone.parent, env=variables(None), capture_output=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -356,9 +352,7 @@ def test_two_starts_at_once_set_up_once(clone, wheels):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", ["SIGKILL", "SIGINT", "uv alone"])
-def test_a_set_up_stopped_while_uv_installs_resumes_and_trusts_nothing_half_made(
-    clone, wheels, stop
-):
+def test_a_set_up_stopped_while_uv_installs_resumes_and_trusts_nothing_half_made(clone, wheels, stop):
     if os.name == "nt":
         skip("Windows has no SIGKILL and no process groups", "2027-11-30")
     want(clone, '"tqdm>=4.65"', '"tqdm>=4.65", "many"')
@@ -397,9 +391,7 @@ def test_an_index_that_fails_is_one_sentence_with_a_log(clone, wheels, more, wor
         skip("macOS takes its CPU build from PyPI", "2027-11-30")
     want(clone, '"tqdm>=4.65"', '"tqdm>=4.65"' if words else '"absent"')
     unfinished(clone)
-    others = shutil.copytree(
-        wheels, clone.parent / "others", ignore=shutil.ignore_patterns("torch-*")
-    )
+    others = shutil.copytree(wheels, clone.parent / "others", ignore=shutil.ignore_patterns("torch-*"))
     said = refused(clone, variables(others if words else None, **more), *words)
     assert said.startswith(sentence)
     assert "lab --torch torch " in said or not words
@@ -433,9 +425,7 @@ def test_keep_uses_the_torch_of_the_python_that_was_called(tmp_path, wheels):
     theirs = tmp_path / "their venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(theirs)], check=True)
     python = bootstrap.venv_python(theirs)
-    packages = Path(
-        environment.ask(theirs, "import sysconfig; print(sysconfig.get_path('purelib'))")
-    )
+    packages = Path(environment.ask(theirs, "import sysconfig; print(sysconfig.get_path('purelib'))"))
     with zipfile.ZipFile(next(wheels.glob("torch-2.13*"))) as wheel:
         wheel.extractall(packages)
     clone = make_clone(tmp_path / "kept 课程")
@@ -457,9 +447,7 @@ def test_keep_uses_the_torch_of_the_python_that_was_called(tmp_path, wheels):
 def test_a_python_that_lacks_torch_hands_over_to_the_environment(clone):
     code = "import sys; sys.path.insert(0, '.'); from course_utils.cli import run; "
     call = [sys.executable, "-S", "-c", code + "sys.exit(run(['doctor', '--json']))"]
-    done = subprocess.run(
-        call, cwd=clone, env=variables(None), capture_output=True, encoding="utf-8"
-    )
+    done = subprocess.run(call, cwd=clone, env=variables(None), capture_output=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["facts"]["torch"]["version"] == "2.13.0"
     done = run(clone, variables(None), "record")
@@ -761,9 +749,7 @@ def test_the_options_choose_the_stages(words, stages):
 
 def test_what_changed_chooses_the_tests(tmp_path):
     def git(*words):
-        subprocess.run(
-            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True
-        )
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
 
     def write(name, text=""):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -79,9 +79,7 @@ def jupyterlab(folder):
     )
     more = ["--ip=127.0.0.1", "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}"]
     args = argparse.Namespace(no_browser=True, port=port, rest=more)
-    command = lab_command.command(
-        Path(sys.executable), args, course
-    )  # what a learner's call starts
+    command = lab_command.command(Path(sys.executable), args, course)  # what a learner's call starts
     with (folder / "server.log").open("w", encoding="utf-8") as log:
         server = subprocess.Popen(command, cwd=course, env=env, stdout=log, stderr=log)
     address = f"http://127.0.0.1:{port}"
@@ -269,9 +267,7 @@ def test_what_cells_show_links_to_pages_that_open(browser, lab):
     page = _run_all(browser, lab, "links.ipynb")
     lesson = page.locator(".jp-OutputArea-output a", has_text="06").first
     lesson.click()
-    expect(page.locator(".jp-Notebook:visible h1").first).to_contain_text(
-        "Memory", timeout=60 * SECOND
-    )
+    expect(page.locator(".jp-Notebook:visible h1").first).to_contain_text("Memory", timeout=60 * SECOND)
     page.get_by_role("tab", name="links.ipynb").click()
     link = page.locator(".jp-OutputArea-output a", has_text="How far the simulated GPU").first
     _opens(page, link, ROOT / "handbook" / "fidelity.md", "")

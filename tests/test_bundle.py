@@ -66,9 +66,7 @@ def call(folder, *words):
 
 
 @pytest.mark.slow
-def test_the_zip_holds_the_committed_course_and_its_wheel_the_same_each_time(
-    small, tmp_path, capsys
-):
+def test_the_zip_holds_the_committed_course_and_its_wheel_the_same_each_time(small, tmp_path, capsys):
     notebook = small / "notebooks" / "00_start_here.ipynb"
     committed = notebook.read_text(encoding="utf-8")
     notebook.write_text("my answers", encoding="utf-8")
@@ -206,9 +204,7 @@ def test_a_wheel_uploaded_by_hand_stands_in_for_github(wheel, tmp_path, place):
     def start():
         env = variables(None, PYTHONIOENCODING="utf-8", COURSE_PROGRESS=str(tmp_path / "p"))
         words = [python, "-c", SETUP, tmp_path / "setup.py"]
-        return subprocess.run(
-            words, cwd=tmp_path / "working", env=env, capture_output=True, text=True
-        )
+        return subprocess.run(words, cwd=tmp_path / "working", env=env, capture_output=True, text=True)
 
     without = start()
     assert without.returncode and "upload the wheel from the course's zip" in without.stderr
@@ -249,9 +245,7 @@ def test_the_whole_course_starts_with_the_network_off(tmp_path):
     words = ["-m", "course_utils", "bundle", "--wheelhouse", "--output", str(tmp_path / "a.zip")]
     if build := os.environ.get("COURSE_TORCH"):  # a pair's, from where CI has it
         words += ["--torch", build]
-    packed = subprocess.run(
-        [sys.executable, *words], cwd=clone, env=env, capture_output=True, text=True
-    )
+    packed = subprocess.run([sys.executable, *words], cwd=clone, env=env, capture_output=True, text=True)
     if "cannot reach the package index" in packed.stderr:
         skip("the packages cannot be fetched here", until="2027-11-30", missing=True)
     assert packed.returncode == 0, packed.stdout + packed.stderr

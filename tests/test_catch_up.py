@@ -47,9 +47,7 @@ def _tiny():
         code("%%writefile made.txt\nfrom the lesson"),
         _exercise("01.double", DOUBLE),
         text("It was easy.\n\n## What is the answer?"),
-        code(
-            "import inspect\n\nlines = inspect.getsource(double).splitlines()\neight = double(four)"
-        ),
+        code("import inspect\n\nlines = inspect.getsource(double).splitlines()\neight = double(four)"),
         _exercise("01.answer", "answer = todo()\n\nex.answer.check(answer)"),
         text("## What is the question?"),
         code("print(four, eight, answer, lines)"),
@@ -298,9 +296,7 @@ def test_every_lesson_can_be_caught_up_with(lesson, tmp_path):
     """All of it, exercises solved, and nothing shown but what is said at the end."""
     nb = notebook(AS_IT_IS + f"course_utils.catch_up({lesson.id!r}, 'Summary')")
     where = {"metadata": {"path": str(tmp_path)}}
-    nbclient.NotebookClient(nb, timeout=5 * CELL_TIMEOUT, resources=where).execute(
-        env=kernel_env(tmp_path)
-    )
+    nbclient.NotebookClient(nb, timeout=5 * CELL_TIMEOUT, resources=where).execute(env=kernel_env(tmp_path))
     said = "".join(o.get("text", "") for o in nb.cells[0].outputs)
     assert f"“Summary” of lesson {lesson.id}." in said, said
     assert list(executed_problems(nb, least=1)) == []

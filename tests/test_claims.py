@@ -203,9 +203,7 @@ def test_a_cpu_and_a_gpu_are_compared_across_machines_and_both_are_named(records
 
 def test_a_time_and_a_rate_meet_where_it_is_said_of_how_many_the_time_is(records):
     one = {"parameters": {"batch": 1}}
-    rate = result(
-        "resnet50_inference", 40, **one, **PRINTED, quantity="throughput", unit="samples/s"
-    )
+    rate = result("resnet50_inference", 40, **one, **PRINTED, quantity="throughput", unit="samples/s")
     records("machine_a", result("resnet50_inference", 10.0, **one))
     records("published", rate)
     apart = Ratio("resnet50_inference", {"device": "cpu"}, GPU)
@@ -248,10 +246,7 @@ def test_every_published_number_has_a_source_and_is_used():
 
 
 def test_published_bandwidths_are_those_of_the_datasheets():
-    printed = {
-        m.machine: m.median
-        for m in evidence.recorded("memory_bandwidth", "bandwidth", memory="GPU")
-    }
+    printed = {m.machine: m.median for m in evidence.recorded("memory_bandwidth", "bandwidth", memory="GPU")}
     for gpu in evidence.published_gpus():
         assert printed[gpu.name] == gpu.bandwidth_gb_s * 1e9
 

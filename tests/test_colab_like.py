@@ -95,9 +95,7 @@ KAGGLE = Platform(
 
 def _call(*command: object, cwd: Path | None = None) -> str:
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [str(word) for word in command], cwd=cwd, env=env, capture_output=True, text=True
-    )
+    done = subprocess.run([str(word) for word in command], cwd=cwd, env=env, capture_output=True, text=True)
     assert done.returncode == 0, f"{command} failed:\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -108,9 +106,7 @@ def platform(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param.name)
     _call(sys.executable, "-m", "venv", folder)
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    own = Path(
-        _call(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-    )
+    own = Path(_call(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     # A path in a .pth file is only added to the import path: the .pth files in it are not read, so
     # what makes the course itself importable here does not leak.
     seen = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]

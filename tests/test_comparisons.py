@@ -75,9 +75,7 @@ def test_a_sentence_that_a_record_contradicts_is_found(tmp_path, monkeypatch):
     assert contradictions(entry) == ["page.md no longer says: pinning on the spot is slower"]
 
 
-def test_a_sentence_need_not_hold_elsewhere_if_its_own_paragraph_names_the_machine(
-    tmp_path, monkeypatch
-):
+def test_a_sentence_need_not_hold_elsewhere_if_its_own_paragraph_names_the_machine(tmp_path, monkeypatch):
     monkeypatch.setattr("test_comparisons.ROOT", tmp_path)
     entry = {
         "page": "page.md",

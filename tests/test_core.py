@@ -70,9 +70,7 @@ def fake(monkeypatch):
         problem = None if "sim" in present else "This PyTorch cannot simulate a device."
         monkeypatch.setattr(simgpu, "unavailable_reason", lambda: problem)
         monkeypatch.setattr(simgpu, "first", lambda: torch.device("meta"))  # in sim's place
-        monkeypatch.setattr(
-            simgpu, "disable_for", lambda device: None
-        )  # these are none to give way to
+        monkeypatch.setattr(simgpu, "disable_for", lambda device: None)  # these are none to give way to
         monkeypatch.setattr(devices, "_present", lambda kind: kind in (*present, "cpu"))
         monkeypatch.setattr(
             devices, "fault", lambda device: "no kernel image" if device.type in broken else None
@@ -152,9 +150,7 @@ def test_the_simulated_device_can_be_asked_for_by_name(sim, monkeypatch, capsys)
 
 
 def test_a_simulated_device_that_is_not_there_is_refused_in_one_line(sim):
-    with pytest.raises(
-        DeviceError, match=r"'sim:3', but it does not work here .*ordinal"
-    ) as caught:
+    with pytest.raises(DeviceError, match=r"'sim:3', but it does not work here .*ordinal") as caught:
         get_device("sim:3")
     assert "\n" not in str(caught.value)
 
@@ -577,9 +573,7 @@ def test_damaged_lines_cost_no_other(file, spoilt):
 
 def test_writers_at_once_lose_nothing(file):
     threads = [
-        threading.Thread(
-            target=lambda k=k: [progress_file.note(f"0{k}.x", "right") for _ in range(50)]
-        )
+        threading.Thread(target=lambda k=k: [progress_file.note(f"0{k}.x", "right") for _ in range(50)])
         for k in range(4)
     ]
     for thread in threads:
@@ -607,9 +601,7 @@ def _simple():
     )
 
 
-def test_a_progress_file_that_cannot_be_written_does_not_stop_a_check(
-    tmp_path, monkeypatch, capsys
-):
+def test_a_progress_file_that_cannot_be_written_does_not_stop_a_check(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("no folder", encoding="utf-8")
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "file" / "progress.jsonl"))
     _simple().check(1)
@@ -689,9 +681,7 @@ def test_a_bad_table_of_contents_is_answered_in_a_sentence(tmp_path, text, says)
 
 def test_an_old_pytorch_is_refused_in_one_sentence(monkeypatch):
     monkeypatch.setattr(torch, "__version__", "2.9.1+cu126")
-    with pytest.raises(
-        DeviceError, match=r"This is PyTorch 2\.9\.1.* needs 2\.10 or newer: update"
-    ):
+    with pytest.raises(DeviceError, match=r"This is PyTorch 2\.9\.1.* needs 2\.10 or newer: update"):
         get_device(quiet=True)
     for good in ("2.10.0", "2.15.0+cpu", "2.16.0.dev20261120", "3.0.0a0"):
         assert this_machine.old_torch(good) is None

@@ -80,9 +80,7 @@ def begun(monkeypatch):
         monkeypatch.setattr(module, choice, choose)
         monkeypatch.setattr(module, "device_count", lambda: 2)
         monkeypatch.setattr(module, "is_available", lambda: True)
-    monkeypatch.setattr(
-        torch.accelerator, "current_accelerator", lambda *_, **__: torch.device("cuda")
-    )
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda *_, **__: torch.device("cuda"))
     precision = torch.get_float32_matmul_precision()
     yield seen
     torch.set_float32_matmul_precision(precision)  # the programs ask for TF32
@@ -120,9 +118,7 @@ def test_a_script_chooses_its_gpu_before_it_joins(name, begun, tmp_path, monkeyp
 
 
 def test_what_joins_is_found_and_one_that_forgets_is_seen(begun, tmp_path):
-    assert {"notebooks/05_several_gpus.ipynb: parallel.py", "course_lessons/lesson10/ranks.py"} < {
-        *scripts()
-    }
+    assert {"notebooks/05_several_gpus.ipynb: parallel.py", "course_lessons/lesson10/ranks.py"} < {*scripts()}
     assert not joins('dist.init_process_group("gloo")')
     assert not joins("# Call init_process_group(backend) first.")
     assert joins('dist.init_process_group("gloo")\ndist.init_process_group()')

@@ -15,9 +15,7 @@ from course_utils import doctor
 CUDA13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
 
 
-def machine(
-    *, torch="cuda", driver=None, device=None, ran=True, bf16=None, platform="local", **more
-):
+def machine(*, torch="cuda", driver=None, device=None, ran=True, bf16=None, platform="local", **more):
     """Return the facts of a machine, as `gather` returns them."""
     facts = {
         "platform": platform,
@@ -79,9 +77,7 @@ MACHINES = {
         "The lessons run on the CPU for now; install a newer driver",
     ),
     "P100 on Kaggle": (
-        machine(
-            driver=nvidia(P100), device=cuda(P100, "sm_60"), kernel=NO_IMAGE, platform="kaggle"
-        ),
+        machine(driver=nvidia(P100), device=cuda(P100, "sm_60"), kernel=NO_IMAGE, platform="kaggle"),
         "open open shut shut unknown",
         "choose Settings > Accelerator > GPU T4 x2",
     ),

@@ -182,9 +182,7 @@ def test_tests_skip_only_through_the_helper():
         ("true", True, 0, "Failed", "missing in CI"),
     ],
 )
-def test_a_skip_ends_and_what_is_missing_fails_in_ci(
-    monkeypatch, ci, missing, days, outcome, words
-):
+def test_a_skip_ends_and_what_is_missing_fails_in_ci(monkeypatch, ci, missing, days, outcome, words):
     monkeypatch.setenv("CI", ci)
     with pytest.raises(BaseException, match=words) as caught:
         skip("no browser", (date.today() + timedelta(days)).isoformat(), missing=missing)

@@ -87,9 +87,7 @@ def test_a_program_raises_its_message(entry, said, tmp_path):
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
         done = started(tmp_path, [*(torchrun if entry.where == "ranks=2" else []), "train.py"])
         text = done.stdout + done.stderr
-    assert any(matches_template(form, normalize(text)) for form in entry.forms), (
-        text[-2000:] or "nothing"
-    )
+    assert any(matches_template(form, normalize(text)) for form in entry.forms), text[-2000:] or "nothing"
 
 
 def test_each_entry_says_all_that_it_should(record_property):
@@ -229,14 +227,10 @@ def test_messages_are_found_as_people_paste_them(tables, record_property):
             row.misses,
         )
     assert nothing.wrong <= 0.02 * nothing.asked, nothing.misses
-    record_property(
-        TABLE + "explain", "; ".join(f"{row.name} {row.first}/{row.asked}" for row in asked)
-    )
+    record_property(TABLE + "explain", "; ".join(f"{row.name} {row.first}/{row.asked}" for row in asked))
 
 
-@pytest.mark.parametrize(
-    "title", ["CUDA out of memory", "A label that is no class", "Size mismatch"]
-)
+@pytest.mark.parametrize("title", ["CUDA out of memory", "A label that is no class", "Size mismatch"])
 def test_a_cause_is_told_before_what_stands_around_it(title):
     entry = next(entry for entry in entries() if entry.title == title)
     message = explain_tables.WRAPPED["ChildFailedError"](entry.forms[0].replace("…", "1.2 GiB"))
@@ -269,10 +263,7 @@ other tensors on cpu (when checking argument in method wrapper_SIM_addmm)
 
 def test_a_long_log_is_read_in_a_moment():
     line = "Loss.cu:250: nll_loss_forward_reduce_cuda_kernel_2d: block: [0,0,0], thread: [7,0,0] Assertion `t"
-    log = (
-        f"{line} >= 0` failed.\n" * 5_000
-        + "RuntimeError: CUDA error: device-side assert triggered\n"
-    )
+    log = f"{line} >= 0` failed.\n" * 5_000 + "RuntimeError: CUDA error: device-side assert triggered\n"
     began = time.perf_counter()
     assert "Device-side assert triggered" in [entry.title for entry in find(log)]
     assert time.perf_counter() - began < 10
@@ -359,9 +350,7 @@ def test_the_command_needs_no_package():
 
 
 def test_the_command_reads_what_is_piped_in():
-    done = asked(
-        text="Traceback …\nAssertionError: No inf checks were recorded for this optimizer.\n"
-    )
+    done = asked(text="Traceback …\nAssertionError: No inf checks were recorded for this optimizer.\n")
     assert done.returncode == 0 and "No inf checks were recorded" in done.stdout
     assert asked("sourdough", "bread").returncode == 1
     assert asked().returncode == 2

@@ -162,9 +162,7 @@ SHARE = {"quantity": "test accuracy", "unit": "1", "device": "cpu"}
 @pytest.mark.parametrize("figures", [(0.9, 0.97, 1.1), (-0.1, 0.5, 0.6)])
 def test_an_accuracy_outside_0_to_1_is_refused(tmp_path, figures):
     good = result(**SHARE, q1=0.0, median=0.5, q3=1.0)
-    bad = dict(
-        good, parameters={"size": 1}, **dict(zip(("q1", "median", "q3"), figures, strict=True))
-    )
+    bad = dict(good, parameters={"size": 1}, **dict(zip(("q1", "median", "q3"), figures, strict=True)))
     assert checks.problems(write(tmp_path, good)) == []
     (problem,) = checks.problems(write(tmp_path, good, bad))
     assert "is no share: it lies outside 0 to 1" in problem
@@ -308,9 +306,7 @@ def pictures(monkeypatch):
         plots.plt.close(fig)
 
 
-def test_a_card_sets_the_learners_number_first_and_names_every_kind(
-    mine, tmp_path, pictures, capsys
-):
+def test_a_card_sets_the_learners_number_first_and_names_every_kind(mine, tmp_path, pictures, capsys):
     write(tmp_path, published(median=0.5), name="published.json")
     write(tmp_path, result(kind="modelled"), name="modelled_t4.json", machine=SIMULATED)
     write(tmp_path, result())
@@ -366,12 +362,8 @@ def test_a_refused_file_does_not_stop_the_lesson(mine, tmp_path, pictures, capsy
 def test_a_row_names_the_parameters_in_which_records_differ(tmp_path, pictures):
     write(
         tmp_path,
-        result(
-            **SHARE, parameters={"size": 64, "dtype": "float32"}, q1=0.96, median=0.971, q3=0.98
-        ),
-        result(
-            **SHARE, parameters={"size": 64, "dtype": "bfloat16"}, q1=0.96, median=0.97, q3=0.98
-        ),
+        result(**SHARE, parameters={"size": 64, "dtype": "float32"}, q1=0.96, median=0.971, q3=0.98),
+        result(**SHARE, parameters={"size": 64, "dtype": "bfloat16"}, q1=0.96, median=0.97, q3=0.98),
     )
     evidence.card(experiment="matmul", quantity="test accuracy", folder=tmp_path)
     ((fig, alt),) = pictures

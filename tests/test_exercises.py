@@ -27,9 +27,7 @@ EXERCISES = [exercise for entry in LESSONS for exercise in lesson(entry.id)]
 WRONG = [(exercise, *known) for exercise in EXERCISES for known in every_wrong(exercise)]
 RIGHT = [(exercise, name) for exercise in EXERCISES for name in right(exercise)]
 FLOOR = 0.9
-EQUIVALENT = yaml.safe_load(
-    Path(__file__).with_name("equivalent_mutants.yml").read_text(encoding="utf-8")
-)
+EQUIVALENT = yaml.safe_load(Path(__file__).with_name("equivalent_mutants.yml").read_text(encoding="utf-8"))
 
 DEAR = {
     *("06.frugal_step", "06.largest_batch", "08.accumulation_gap", "08.averaged", "08.prefetch"),
@@ -65,9 +63,7 @@ def _right_answer(exercise):
 def test_a_lesson_has_exercises_and_each_has_its_place(entry):
     exercises = list(lesson(entry.id))
     assert exercises
-    assert [stub.exercise for stub in stubs(shipped(entry.file), exercises)] == [
-        e.id for e in exercises
-    ]
+    assert [stub.exercise for stub in stubs(shipped(entry.file), exercises)] == [e.id for e in exercises]
 
 
 @pytest.mark.parametrize(
@@ -237,9 +233,7 @@ def _check_add(answer, judge):
 
     for a, b in ((2, 3), (1, -1), (0, 7)):
         got = answer(a, b)
-        judge.closest(
-            [judge.number(0 + got if getattr(got, "late", False) else got)], [float(a + b)], {}
-        )
+        judge.closest([judge.number(0 + got if getattr(got, "late", False) else got)], [float(a + b)], {})
     given = torch.ones(2, 3)
     got = judge.is_a(answer(given, given), torch.Tensor, "a tensor")
     if got.shape != given.shape:

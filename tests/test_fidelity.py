@@ -192,9 +192,7 @@ def test_bandwidths_copies_and_collectives_take_what_their_bytes_take():
     assert triad.measured == pytest.approx(work.bytes / 3e12)
     copy = hold(row("nvbandwidth Host to Device", "", "52.8", "GB/s", **card))
     assert copy.ratio == pytest.approx(52.8e9 / h200.bus_pinned, rel=1e-3)
-    ring = hold(
-        row("nccl all_reduce in-place", "8 GPUs one node; message=1G", "450", "GB/s", **card)
-    )
+    ring = hold(row("nccl all_reduce in-place", "8 GPUs one node; message=1G", "450", "GB/s", **card))
     assert ring.measured == pytest.approx(14 / 8 * 2**30 / 450e9)
     assert ring.ratio == pytest.approx(450e9 / h200.peer, rel=0.05)
     pinned, pageable = (hold(row("copy:h2d", f"MiB=64 source={s}")) for s in ("pinned", "pageable"))
@@ -446,9 +444,7 @@ def test_memory_of_a_step_is_of_weights_gradients_and_the_optimizers_state():
     assert peak("bf16", "infer") == pytest.approx(weights / 2, rel=0.05)
     # Parameters, gradients, two averages, and the square root of one of these.
     assert peak("fp32", "adam") == pytest.approx(5 * weights, rel=0.05)
-    before, between, never = (
-        peak("fp32", "sgd", clear=clear) for clear in ("before", "between", "never")
-    )
+    before, between, never = (peak("fp32", "sgd", clear=clear) for clear in ("before", "between", "never"))
     assert before <= between <= never  # gradients that are kept in the forward pass take memory
     assert before == pytest.approx(2 * weights, rel=0.05)
 
@@ -457,8 +453,7 @@ def test_memory_of_a_step_is_of_weights_gradients_and_the_optimizers_state():
 def test_computing_layers_again_saves_memory_and_costs_time():
     step = Step("mpt_125m", 2, 128, "amp_bf16", "backward")
     keep, again = (
-        run(step._replace(options=(("places", 128), ("again", twice))), "A100")
-        for twice in (False, True)
+        run(step._replace(options=(("places", 128), ("again", twice))), "A100") for twice in (False, True)
     )
     assert again["bytes"] < keep["bytes"] and again["seconds"] > keep["seconds"]
 

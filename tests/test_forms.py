@@ -214,9 +214,7 @@ def test_known_mistakes_differ_on_at_least_two_cases(form):
 
     right = form.values(form.reference)
     known_mistakes = [
-        (n, form.values(f, safe=True))
-        for n, fs in form.known_mistakes.items()
-        for f in as_tuple(fs)
+        (n, form.values(f, safe=True)) for n, fs in form.known_mistakes.items() for f in as_tuple(fs)
     ]
     alike = [name for name, mistake in known_mistakes if diff_texts(mistake, right) < 2]
     alike += [
@@ -271,9 +269,7 @@ def test_an_edit_of_what_is_not_there_once_is_refused():
 
 
 def test_an_edited_function_knows_its_module_and_the_names_that_it_is_given():
-    made = edited(
-        average, {"return total / len(numbers)": "return refusal_of, total, extra"}, extra=3
-    )
+    made = edited(average, {"return total / len(numbers)": "return refusal_of, total, extra"}, extra=3)
     assert made([1.0], 0) == (refusal_of, 1.0, 3)
     assert average([1.0], 0) == 1.0
 

@@ -24,9 +24,7 @@ def test_readme_is_read_in_a_few_minutes():
 
 def test_every_picture_of_readme_is_there_and_has_a_text():
     shown = re.findall(r"!\[([^\]]+)\]\(([^)]+)\)", README)
-    shown += [
-        (alt, src) for src, alt in re.findall(r'<img src="([^"]+)"[^>]* alt="([^"]+)"', README)
-    ]
+    shown += [(alt, src) for src, alt in re.findall(r'<img src="([^"]+)"[^>]* alt="([^"]+)"', README)]
     assert len(shown) == README.count("<img ") + README.count("![") == 4
     assert all((ROOT / path).is_file() and len(alt) > 40 for alt, path in shown)
 
@@ -56,9 +54,7 @@ def test_the_site_begins_with_the_routes_of_readme(tmp_path):
     index = (tmp_path / "site" / "index.md").read_text(encoding="utf-8")
     assert "](handbook/routes.md#an-hour)" in index and "@" not in re.sub(r"`[^`]*`", "", index)
     assert index.index("handbook/routes.md") < index.index("(course-map)=")
-    minutes, further = (
-        sum(getattr(one, what) for one in LESSONS) for what in ("minutes", "further")
-    )
+    minutes, further = (sum(getattr(one, what) for one in LESSONS) for what in ("minutes", "further"))
     hours = f"In all {(minutes + further) / 60:.1f} hours, {further / 60:.1f} of them for *Further*"
     assert f"| {hours} | {minutes:,} + {further} |" in index
 

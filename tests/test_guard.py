@@ -143,9 +143,7 @@ def state():
 
 def judge_all(ids):
     """Judge every body as an answer to the exercises; print what came out of each."""
-    torch.use_deterministic_algorithms(
-        False
-    )  # the first call imports the compiler, which takes seconds
+    torch.use_deterministic_algorithms(False)  # the first call imports the compiler, which takes seconds
     for ident in ids:
         exercise = copy.copy(getattr(lesson(ident[:2]), ident[3:]))
         assert exercise.result(exercise.reference).outcome == "right"

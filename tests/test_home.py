@@ -123,9 +123,7 @@ def generated(course):
 def test_without_a_name_nothing_points_to_a_repository_or_a_site():
     said = generated(UNNAMED)
     assert not re.search("None[/@]|/None", said)
-    assert not re.search(
-        r"https?://|git\+|\]\(\)|ada|badge|course_utils links", said, re.IGNORECASE
-    )
+    assert not re.search(r"https?://|git\+|\]\(\)|ada|badge|course_utils links", said, re.IGNORECASE)
     assert "git clone ADDRESS pytorch-gpu-course\ncd pytorch-gpu-course\n" in said
 
 
@@ -286,9 +284,7 @@ def test_the_workflow_sees_whether_the_name_differs(tmp_path, top, differs):
     assert (output.read_text(encoding="utf-8") if output.exists() else "") == differs
 
 
-def test_the_workflow_commits_and_pushes_what_the_command_changed_and_nothing_twice(
-    clone, tmp_path
-):
+def test_the_workflow_commits_and_pushes_what_the_command_changed_and_nothing_twice(clone, tmp_path):
     far, folder = tmp_path / "far", clone(str(tmp_path / "far"), "trunk")
     git(tmp_path, "init", "-q", "--bare", "-b", "trunk", str(far))
     (folder / "course.yml").write_text("repository:\n", encoding="utf-8")

@@ -215,9 +215,7 @@ def test_a_table_of_contents_of_aliases_fills_no_memory(tmp_path):
 
 
 @pytest.mark.slow
-def test_hostile_records_notebooks_and_tables_of_contents_are_one_sentence(
-    tmp_path, monkeypatch, capsys
-):
+def test_hostile_records_notebooks_and_tables_of_contents_are_one_sentence(tmp_path, monkeypatch, capsys):
     recorded = ROOT / "course_lessons" / "recorded" / "machine_amd_epyc_2_cores.json"
     record = json.loads(recorded.read_text("utf-8"))
     record["results"] = record["results"][:2]

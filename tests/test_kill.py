@@ -157,9 +157,7 @@ def test_killed_at_twenty_random_moments(trainer, whole, tmp_path, capsys, recor
         output = (folder / "output.txt").read_text(encoding="utf-8").splitlines()
         resumed += [line for line in output if line.startswith("resume")]
         assert not (folder / "last.pt.new").exists(), "rubbish of a killed save is left"
-        assert not list(folder.glob("*.damaged")), (
-            "a killed save left a checkpoint that is not whole"
-        )
+        assert not list(folder.glob("*.damaged")), "a killed save left a checkpoint that is not whole"
         kills += 1
     line = (
         f"{same} of {kills} killed runs end in the weights of the uninterrupted run, bit for bit; "

@@ -45,9 +45,7 @@ def test_a_turn_has_as_many_steps_as_fill_its_time(monkeypatch):
 
 
 def test_a_rung_keeps_those_below_it_that_the_device_has(monkeypatch):
-    monkeypatch.setattr(
-        ladder, "abilities", lambda device: argparse.Namespace(tf32=False, bf16=True)
-    )
+    monkeypatch.setattr(ladder, "abilities", lambda device: argparse.Namespace(tf32=False, bf16=True))
     assert ladder.climbed(CPU, "none") == ladder.Parts()
     assert ladder.climbed(CPU, "no .item()") == ladder.Parts(on_device=True, ask=False)
     top = ladder.climbed(CPU, "16 bits")
@@ -63,9 +61,7 @@ def test_a_rung_keeps_those_below_it_that_the_device_has(monkeypatch):
 
 
 def test_16_bits_need_units_for_them(monkeypatch):
-    monkeypatch.setattr(
-        ladder, "abilities", lambda device: argparse.Namespace(tf32=False, bf16=False)
-    )
+    monkeypatch.setattr(ladder, "abilities", lambda device: argparse.Namespace(tf32=False, bf16=False))
     with pytest.raises(Unsuitable, match="no units for 16 bits"):
         ladder.climbed(CPU, "16 bits")
     assert not ladder.lacks(torch.device("cuda"), "16 bits")  # float16 with a scaler
@@ -87,10 +83,7 @@ def test_each_image_is_shifted_and_flipped_on_its_own():
         for left in range(5)
         for flip in (False, True)
     }
-    seen = [
-        next(place for place, window in windows.items() if torch.equal(window, image))
-        for image in out
-    ]
+    seen = [next(place for place, window in windows.items() if torch.equal(window, image)) for image in out]
     assert set(seen) == set(windows)
     assert all(20 <= seen.count(place) <= 70 for place in windows)
 
@@ -129,9 +122,7 @@ def test_resnet50_is_left_to_accelerators():
 
 
 def test_a_rung_is_measured_against_the_slow_script(monkeypatch):
-    monkeypatch.setattr(
-        ladder, "turn", lambda network, parts, device: lambda: 1e-3 if parts.ask else 2.5e-4
-    )
+    monkeypatch.setattr(ladder, "turn", lambda network, parts, device: lambda: 1e-3 if parts.ask else 2.5e-4)
     monkeypatch.setattr(lesson09, "best_flops", lambda device, unit: 1e11)
     found = found_for("ladder", network="tutorial", rung="no .item()")
     by_name = {m.quantity: m for m in found}

@@ -287,9 +287,7 @@ def test_torchruns_own_failure_is_said(here, capfd):
 def test_without_libuv_torchrun_is_told(monkeypatch, tmp_path):
     def refuse(*args, use_libuv, **kwargs):
         if use_libuv:
-            raise RuntimeError(
-                "use_libuv was requested but PyTorch was built without libuv support"
-            )
+            raise RuntimeError("use_libuv was requested but PyTorch was built without libuv support")
 
     assert prepare.environment(2, str(tmp_path), {}).get("USE_LIBUV") in (None, "0")
     monkeypatch.setattr(torch.distributed, "TCPStore", refuse)
@@ -299,9 +297,7 @@ def test_without_libuv_torchrun_is_told(monkeypatch, tmp_path):
 def test_the_ranks_tracebacks_are_plain_where_a_kernel_asks_for_colours(monkeypatch, tmp_path):
     monkeypatch.setenv("FORCE_COLOR", "1")
     given = prepare.environment(2, str(tmp_path), {})
-    said = subprocess.run(
-        [sys.executable, "-c", "1 / 0"], env=given, capture_output=True, text=True
-    )
+    said = subprocess.run([sys.executable, "-c", "1 / 0"], env=given, capture_output=True, text=True)
     assert "\nZeroDivisionError: division by zero" in said.stderr
 
 
@@ -321,9 +317,7 @@ def test_the_ranks_find_the_course_and_what_the_learner_adds(monkeypatch, tmp_pa
 
 def test_lines_are_grouped():
     said = [["a", "1", "b", "b"], ["a", "2", "b"], ["0", "a", "b", "3"]]
-    shown = (
-        "rank 2 | 0, all ranks | a, rank 0 | 1, rank 1 | 2, all ranks | b, rank 0 | b, rank 2 | 3"
-    )
+    shown = "rank 2 | 0, all ranks | a, rank 0 | 1, rank 1 | 2, all ranks | b, rank 0 | b, rank 2 | 3"
     assert group(said) == shown.split(", ")
     assert group([["a"], []]) == ["rank 0 | a"] and group([[], []]) == []
 
@@ -337,9 +331,7 @@ def files(tmp_path):
         for rank, error in enumerate(errors):
             folder = tmp_path / "log" / "none_x" / "attempt_0" / str(rank)
             folder.mkdir(parents=True)
-            (folder / "stderr.log").write_text(
-                error.replace("SCRIPT", str(script)), encoding="utf-8"
-            )
+            (folder / "stderr.log").write_text(error.replace("SCRIPT", str(script)), encoding="utf-8")
             (folder / "stdout.log").write_text(said, encoding="utf-8")
         output = Output([tmp_path / "log"], len(errors), script)
         output.read(to_end=True)
@@ -443,9 +435,9 @@ def test_only_the_marked_processes_are_a_launchs(mark):
             end = time.monotonic() + 20
             while not processes.ranks("one") and time.monotonic() < end:
                 time.sleep(0.05)
-            assert {
-                rank: [p.pid for p in found] for rank, found in processes.ranks("one").items()
-            } == {1: [one.pid]}
+            assert {rank: [p.pid for p in found] for rank, found in processes.ranks("one").items()} == {
+                1: [one.pid]
+            }
             processes.end_all([], "one")
             assert one.wait(5) is not None
             assert two.poll() is None

@@ -32,9 +32,7 @@ def cell(*needed):
 
 
 def fake(median, device="cpu", machine="a CPU", kind="measured"):
-    return Measurement(
-        "x", median, median, median, 5, device, machine, "2.13", 2, "2026-11-21", kind
-    )
+    return Measurement("x", median, median, median, 5, device, machine, "2.13", 2, "2026-11-21", kind)
 
 
 def test_the_naive_clock_beats_the_cards_own_peak_and_the_cure_does_not(sim, figures, capsys):

@@ -87,9 +87,7 @@ def test_only_what_a_module_knows_moves(lab, capsys):
 
 def test_the_bars_say_what_the_text_says(lab):
     run(lab, "transfer_chart")
-    modelled = [
-        [statistics.median(trials) for trials in ways.values()] for ways in lab["times"].values()
-    ]
+    modelled = [[statistics.median(trials) for trials in ways.values()] for ways in lab["times"].values()]
     *_, (fig, alt) = lab["shown"]
     heights = [[bar.get_height() / 1e3 for bar in ax.patches] for ax in fig.axes]
     drawn = [[row[i : i + 3] for i in (0, 3, 6)] for row in heights]
@@ -201,8 +199,7 @@ def test_the_second_loop_overlaps_and_the_first_does_not(lab):
     together = [line.overlap_seconds("host", "sim:0 compute") for line in (waits, free)]
     assert together[1] > 1.5 * together[0]
     carried = [
-        sum(s.seconds for s in line.spans if s.lane == "host" and s.kind == "copy")
-        for line in (waits, free)
+        sum(s.seconds for s in line.spans if s.lane == "host" and s.kind == "copy") for line in (waits, free)
     ]
     assert carried[0] > 10 * carried[1], "a pageable copy keeps the CPU busy"
     (one, _), (other, _) = lab["shown"]

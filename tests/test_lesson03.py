@@ -80,8 +80,7 @@ class TestTraining:
         works = (trained["index"], lambda: load(plain), lambda: load(whole))
         try:  # in turn, so that a busy moment meets all three
             rounds = [
-                [measure(work, device="cpu", min_seconds=0.1).median for work in works]
-                for _ in range(7)
+                [measure(work, device="cpu", min_seconds=0.1).median for work in works] for _ in range(7)
             ]
         finally:
             torch.set_num_threads(threads)
@@ -232,9 +231,7 @@ def test_one_more_part_such_as_a_scaler_is_kept_like_the_others(lesson, run, tmp
 
 
 @pytest.mark.parametrize("call", ["save", "fsync", "first replace", "second replace"])
-def test_a_save_that_fails_anywhere_leaves_a_whole_checkpoint(
-    lesson, run, tmp_path, monkeypatch, call
-):
+def test_a_save_that_fails_anywhere_leaves_a_whole_checkpoint(lesson, run, tmp_path, monkeypatch, call):
     save, load = lesson["save_checkpoint"], lesson["load_checkpoint"]
     for step in (1, 2):
         run.step = step
@@ -366,9 +363,7 @@ def test_on_cuda_hidden_waits_are_what_its_debug_mode_warns_of(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
     monkeypatch.setattr(torch.Tensor, "to", lambda self, device: self)
-    monkeypatch.setattr(
-        torch.Tensor, "item", lambda self: warnings.warn(SYNCHRONISED, stacklevel=2)
-    )
+    monkeypatch.setattr(torch.Tensor, "item", lambda self: warnings.warn(SYNCHRONISED, stacklevel=2))
     assert waits("v.sum().item()", torch.device("cuda")) == "waits"
     assert modes == ["warn", 0]
     assert waits("v * 2", torch.device("cuda")) == "runs on"

@@ -253,9 +253,7 @@ def test_a_scale_moves_the_histogram_and_not_the_axis():
     gradients = 2.0 ** torch.arange(-36, -20).float()
     figures = [scaled_gradients(gradients, scale)[0] for scale in (1.0, 2.0**16, 2.0**40)]
     assert len({figure.axes[0].get_xlim() for figure in figures}) == 1
-    titles = [
-        figure.axes[0].get_title(loc="left") or figure.axes[0].get_title() for figure in figures
-    ]
+    titles = [figure.axes[0].get_title(loc="left") or figure.axes[0].get_title() for figure in figures]
     assert titles[0] == "loss × 1: 75 % lost, 0 % inf"
     assert titles[1] == "loss × 65536: 0 % lost, 0 % inf"
     assert titles[2].startswith("loss × 2^40: 0 % lost, ") and "25 % inf" in titles[2]

@@ -236,9 +236,7 @@ def test_ranks_are_drawn_with_their_shares(shown):
 
 
 def test_chunks_shows_who_holds_what(shown, capsys):
-    in_drawings.chunks(
-        cluster.run(lambda dist: ring_all_reduce(cluster.marked(dist, 5), dist), ranks=3)
-    )
+    in_drawings.chunks(cluster.run(lambda dist: ring_all_reduce(cluster.marked(dist, 5), dist), ranks=3))
     fig, alt = shown[0]
     titles = [ax.get_title(loc="left") or ax.get_title() for ax in fig.axes]
     assert titles[:5] == ["at the start", *(f"after step {k}" for k in range(1, 5))]

@@ -588,9 +588,7 @@ def test_the_shipped_snapshot_is_small_readable_and_of_no_one_machine(capsys):
     file = snapshots.RECORDED
     assert file.stat().st_size < 60_000
     _judge_form(file)
-    names = {
-        f["filename"] for t in snapshots.load()["device_traces"] for e in t for f in e["frames"]
-    }
+    names = {f["filename"] for t in snapshots.load()["device_traces"] for e in t for f in e["frames"]}
     assert not [name for name in names if name.startswith(("/", "\\")) or ":" in name]
     snapshots.draw(snapshots.load())
     assert len(snapshots._starts(snapshots.allocations(snapshots.load()), "forward")) == 3

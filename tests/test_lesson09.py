@@ -57,8 +57,7 @@ def test_a_loop_that_draws_in_python_is_refused_for_its_operations():
 def test_an_error_on_another_device_is_the_learners():
     def crop_flip(images, pad, flip):
         return in_crop_flip.crop_flip(images, pad, flip) + (
-            torch.zeros(1, dtype=images.dtype)
-            @ torch.zeros(1, dtype=images.dtype).to(images.device)
+            torch.zeros(1, dtype=images.dtype) @ torch.zeros(1, dtype=images.dtype).to(images.device)
         )
 
     assert judged("crop_flip", crop_flip)[0] == "raised"
@@ -224,9 +223,7 @@ def test_the_lesson_climbs_with_cifar10_and_with_a_compiler(monkeypatch, tmp_pat
     monkeypatch.setenv("COURSE_DEVICE", "cpu")
     monkeypatch.setenv("COURSE_COMPILE", "1")
     monkeypatch.setattr(torch, "compile", lambda model: compiled.append(model) or model)
-    monkeypatch.setattr(
-        course_data, "load_cifar10", lambda: Split(*_coloured(1024), *_coloured(100))
-    )
+    monkeypatch.setattr(course_data, "load_cifar10", lambda: Split(*_coloured(1024), *_coloured(100)))
     monkeypatch.setattr(this_machine, "usable_cores", lambda: 1)
     for name, value in {"ROUNDS": 2, "TURN": 0.001, "LEAD_IN": 1}.items():
         monkeypatch.setattr(ledger, name, value)

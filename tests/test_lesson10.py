@@ -175,9 +175,7 @@ def test_microbatches_fill_the_pipeline_of_the_lesson():
         for count, fits in ((micro, True), (micro - 1, False)):
             if count < 1:
                 continue
-            run = cluster.run(
-                names["pipeline"], stages, latency=0, bandwidth=1e15, arguments=(count,)
-            )
+            run = cluster.run(names["pipeline"], stages, latency=0, bandwidth=1e15, arguments=(count,))
             idle = 1 - 3e-3 * count / run.seconds
             assert (idle <= most + 1e-6) == fits
 

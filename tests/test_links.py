@@ -125,10 +125,7 @@ def test_move_changes_every_file_and_leaves_no_trace_and_the_way_back_restores_e
     assert found(new) == []
     texts = {path.name: text.decode() for path, text in content(tiny).items()}
     yml = texts["course.yml"]
-    assert (
-        "two lessons" in yml
-        and "\nrepository: ada-l/gpu.course  # one place\nbranch: v1.0\n" in yml
-    )
+    assert "two lessons" in yml and "\nrepository: ada-l/gpu.course  # one place\nbranch: v1.0\n" in yml
     assert "tiny-course-two" in texts["README.md"]
     for name, text in texts.items():
         assert "eve/tiny-course" not in text.replace("tiny-course-two", ""), name

@@ -53,9 +53,7 @@ def store(course, nb):
 
 def problems_of(course):
     text = path_of(course).read_text(encoding="utf-8")
-    return [
-        str(problem) for problem in lesson.review(text, course, course.lessons[0], EXERCISES)[1]
-    ]
+    return [str(problem) for problem in lesson.review(text, course, course.lessons[0], EXERCISES)[1]]
 
 
 def broken(course, change, *parts):
@@ -550,18 +548,11 @@ def test_the_command_answers_a_wrong_file_in_one_sentence(capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_ruff_line_length_is_that_of_pyproject():
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert f"line-length = {form.LINE_LENGTH}" in text
-
-
 def test_the_course_on_disk_has_no_problem(capsys):
     assert notebooks.check(COURSE) == 0, capsys.readouterr().out
 
 
-FIGURE = re.compile(
-    r"\d ?(?:×|%|(?:[mµn]?s|min|hours|[KMGT]i?B|[\w-]+ a second)\b|\w+/s\b)|\d times\b"
-)
+FIGURE = re.compile(r"\d ?(?:×|%|(?:[mµn]?s|min|hours|[KMGT]i?B|[\w-]+ a second)\b|\w+/s\b)|\d times\b")
 
 
 def unsourced(markdown):

@@ -28,9 +28,7 @@ def test_the_page_holds_twenty_to_thirty_practices_and_the_documents_ten_items()
         assert title in PAGE
 
 
-@pytest.mark.parametrize(
-    "name", ["a larger batch", "gradient checkpointing", "accumulation over 4 parts"]
-)
+@pytest.mark.parametrize("name", ["a larger batch", "gradient checkpointing", "accumulation over 4 parts"])
 def test_no_verdict_on_a_method_comes_from_a_card_that_idles(name):
     """The one recorded card did four times the batch in the same time: it shows launches, not the method."""
     assert not any(f.accelerator and f.kind != "published" for f in NAMED[name].points)

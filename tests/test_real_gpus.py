@@ -112,9 +112,7 @@ def test_our_own_gpu_is_on_the_page_and_in_no_range(tmp_path):
     for f in map(hold, rows[::4]):
         assert pytest.approx((f.measured, f.modelled), rel=2e-3) in listed, fidelity.COMMAND
     at = fidelity.page().partition("no part in it\n")[2].partition("*Furthest*")[0]
-    assert {f"| `{p.kind}` | " for p in ours} <= {
-        line[: line.find(" | ") + 3] for line in at.splitlines()
-    }
+    assert {f"| `{p.kind}` | " for p in ours} <= {line[: line.find(" | ") + 3] for line in at.splitlines()}
     assert not {p[3:] for p in ours} & {p[3:] for p in fidelity.pairs()}
 
 

@@ -122,9 +122,7 @@ def test_again_replaces_and_keeps_the_rest(tmp_path, monkeypatch):
     run("--only", "launch", "--only", "copy", "--quick", "--output", tmp_path)
     old = {result["experiment"]: result for result in results(tmp_path)}
     slow = functools.partial(measure, lambda: sum(range(200_000)), min_seconds=0.001)
-    monkeypatch.setattr(
-        experiments, "measure", lambda work, label, device: slow(label, device=device)
-    )
+    monkeypatch.setattr(experiments, "measure", lambda work, label, device: slow(label, device=device))
     run("--only", "launch", "--again", "--output", tmp_path)
     new = {result["experiment"]: result for result in results(tmp_path)}
     assert new["copy"] == old["copy"]
@@ -253,9 +251,7 @@ def test_what_fails_or_would_be_refused_does_not_lose_the_rest(define, tmp_path,
         define(function)
     assert run("--output", tmp_path) == 1
     said = capsys.readouterr().out
-    assert re.search(
-        r"Failed: broken on cpu: RuntimeError: a kernel is wrong \(test_rec.*, line", said
-    )
+    assert re.search(r"Failed: broken on cpu: RuntimeError: a kernel is wrong \(test_rec.*, line", said)
     assert re.search("Failed: odd on cpu: machine_.* is not a finite number", said)
     assert [result["experiment"] for result in results(tmp_path)] == ["well"]
 
@@ -298,9 +294,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_measuring(tmp_path, mo
     assert "--output" in capsys.readouterr().err
 
 
-def test_an_unknown_name_is_answered_with_the_known_ones_and_list_measures_nothing(
-    tmp_path, capsys
-):
+def test_an_unknown_name_is_answered_with_the_known_ones_and_list_measures_nothing(tmp_path, capsys):
     assert run("--only", "matmull", "--output", tmp_path) == 2
     assert "matmul, add, copy, launch" in capsys.readouterr().err
     assert run("--list", "--output", tmp_path) == 0

@@ -160,9 +160,7 @@ def test_facts_of_two_kinds_say_which_is_which(monkeypatch):
     shown = []
     monkeypatch.setattr(show, "show", shown.append)
     found = recordings.load("h100_bert_small_1").facts
-    drawings.facts(
-        {"real": found, "own": replace(found, flop_share=0.5)}, ["published", "modelled"]
-    )
+    drawings.facts({"real": found, "own": replace(found, flop_share=0.5)}, ["published", "modelled"])
     real, own = (line for line in shown[0].text.splitlines() if line.startswith(("real", "own")))
     assert real.split()[-3:] == ["5.12", "µs", "published"]
     assert "–  " in real

@@ -174,9 +174,7 @@ def test_a_sheet_that_is_too_long_is_refused(tmp_path, site):
 
 def test_the_command_prints_both_sheets_or_says_what_is_missing(tmp_path, monkeypatch, capsys):
     printed = []
-    monkeypatch.setattr(
-        sheets, "print_sheet", lambda root, page, pdf: printed.append(pdf.name) or []
-    )
+    monkeypatch.setattr(sheets, "print_sheet", lambda root, page, pdf: printed.append(pdf.name) or [])
     monkeypatch.setattr(sheets, "browser", lambda: "a browser")
     assert cli.run(["site", "--sheets", str(tmp_path / "out")]) == 0
     assert printed == ["cheatsheet.pdf", "run_sheet.pdf"]

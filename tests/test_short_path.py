@@ -86,9 +86,7 @@ def test_its_cells_run_alone(lesson, simulated, tmp_path):
         own = OWN.replace("..", ROOT.as_posix())
         nb.cells.append(nbformat.v4.new_code_cell(f"%cd -q {tmp_path.as_posix()}\n{own}"))
     where = {"metadata": {"path": str(NOTEBOOKS)}}
-    client = nbclient.NotebookClient(
-        nb, timeout=CELL_TIMEOUT, kernel_name="python3", resources=where
-    )
+    client = nbclient.NotebookClient(nb, timeout=CELL_TIMEOUT, kernel_name="python3", resources=where)
     client.execute(env=kernel_env(tmp_path, COURSE_DEVICE="sim"))
     said = "".join(o.get("text", "") for cell in nb.cells for o in cell.get("outputs", ()))
     for stop in short_path.stops(lesson):

@@ -29,9 +29,7 @@ def test_profiles_agree_with_the_published_figures(gpu):
 
 
 def test_the_modelled_files_are_of_the_gpus_the_course_speaks_of():
-    assert {gpu.name for gpu in published_gpus()} == {
-        profiles.load(name).name for name in record.PROFILES
-    }
+    assert {gpu.name for gpu in published_gpus()} == {profiles.load(name).name for name in record.PROFILES}
 
 
 @pytest.fixture
@@ -100,9 +98,7 @@ def exercise(program, **how):
         minutes=1,
         hints=(),
         reference=lambda dist: None,
-        check_answer=lambda answer, judge: cluster.run(
-            lambda dist: program(answer, judge, dist), 2
-        ),
+        check_answer=lambda answer, judge: cluster.run(lambda dist: program(answer, judge, dist), 2),
         diagnoses={"no-good": "no good"},
         **how,
     )

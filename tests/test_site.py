@@ -435,15 +435,11 @@ def browser():
 def test_every_page_reads_well(browser, address, width, scheme):
     screens = EXECUTED / "screens"
     screens.mkdir(parents=True, exist_ok=True)
-    context = browser.new_context(
-        viewport={"width": width, "height": WIDTHS[width]}, color_scheme=scheme
-    )
+    context = browser.new_context(viewport={"width": width, "height": WIDTHS[width]}, color_scheme=scheme)
     page = context.new_page()
     page.set_default_timeout(60 * SECOND)
     foreign, complaints = [], []
-    page.on(
-        "request", lambda r: None if r.url.startswith((address, "data:")) else foreign.append(r.url)
-    )
+    page.on("request", lambda r: None if r.url.startswith((address, "data:")) else foreign.append(r.url))
     page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
     for name in dict.fromkeys([*LOOKED_AT, *(Path(file).stem for file in FILES)]):
         page.goto(f"{address}/{name}.html")
@@ -501,9 +497,7 @@ def dead_links(folder):
         if "_static" not in path.parts
     }
     for path, page in pages.items():
-        loads = [
-            tag.get("src") or tag["href"] for tag in page.select("[src], link[rel=stylesheet]")
-        ]
+        loads = [tag.get("src") or tag["href"] for tag in page.select("[src], link[rel=stylesheet]")]
         for target in dict.fromkeys([*loads, *(tag["href"] for tag in page.select("a[href]"))]):
             parts = urlsplit(target)
             if parts.scheme or parts.netloc:

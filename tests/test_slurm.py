@@ -62,9 +62,7 @@ class Slurm:
         (folder / "gres.conf").write_text(f"Name=gpu File={folder}/gpu[0-1]\n")
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")  # asks nothing of systemd
         path = [str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"]
-        self.environment = {
-            name: value for name, value in os.environ.items() if "SLURM" not in name
-        }
+        self.environment = {name: value for name, value in os.environ.items() if "SLURM" not in name}
         self.environment |= {
             "SLURM_CONF": f"{folder}/slurm.conf",
             "PATH": os.pathsep.join(path),
@@ -74,9 +72,7 @@ class Slurm:
         for name in ("slurmctld", "slurmd"):
             with (folder / f"{name}.log").open("w") as log:
                 command = [name, "-D", "-f", f"{folder}/slurm.conf"]
-                self.daemons.append(
-                    subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
-                )
+                self.daemons.append(subprocess.Popen(command, env=self.environment, stdout=log, stderr=log))
 
     def __call__(self, *words):
         """Run a command of Slurm's; return what it prints."""
@@ -117,9 +113,7 @@ class Slurm:
 def slurm(tmp_path):
     path = os.pathsep.join([os.environ["PATH"], "/usr/sbin"])
     if missing := [name for name in NEEDED if not shutil.which(name, path=path)]:
-        support.skip(
-            f"{', '.join(missing)} not found: apt-get install slurm-wlm", "2027-11-30", missing=True
-        )
+        support.skip(f"{', '.join(missing)} not found: apt-get install slurm-wlm", "2027-11-30", missing=True)
     shutil.copy(FOLDER / "train_ddp.py", tmp_path)
     own = Slurm(tmp_path)
     try:

@@ -28,8 +28,7 @@ from tools.authoring.solve import solved
 PLAIN = ("08",)
 STAGES = {True: pytest.mark.notebook, False: pytest.mark.everywhere}
 SOLVED = [
-    pytest.param(*one.values, id=one.id, marks=[*one.marks, STAGES[one.id in PLAIN]])
-    for one in EACH_LESSON
+    pytest.param(*one.values, id=one.id, marks=[*one.marks, STAGES[one.id in PLAIN]]) for one in EACH_LESSON
 ]
 
 

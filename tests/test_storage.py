@@ -89,7 +89,9 @@ def test_progress_moves_into_the_drive_and_no_line_comes_twice(colab, monkeypatc
     progress_file.note("00.weight_bytes", "right")
     there = storage.DRIVE / "MyDrive" / "pytorch-gpu-course" / "progress.jsonl"
     there.parent.mkdir(parents=True)
-    line = '{"time": "2026-11-01T10:00:00+00:00", "exercise": "01.time_it", "outcome": "right", "diagnosis": ""}'
+    line = (
+        '{"time": "2026-11-01T10:00:00+00:00", "exercise": "01.time_it", "outcome": "right", "diagnosis": ""}'
+    )
     there.write_text(line + '\n{"time": "2026-11-0', encoding="utf-8")  # the last one was cut off
     here = progress_file.progress_file()
     keep("03", drive=True)

@@ -242,9 +242,7 @@ def test_the_memory_of_a_step_is_counted_and_a_cpu_says_what_it_cannot(tmp_path)
     parameters = (32 * 512 + 512 + 512 * 10 + 10) * 4 / 2**20
     assert float(found["parameters"]) == pytest.approx(parameters, abs=0.01)
     assert float(found["optimiser"]) == pytest.approx(2 * parameters, abs=0.01)
-    assert float(found["activations kept"]) == pytest.approx(
-        1024 * (512 + 10) * 4 / 2**20, abs=0.02
-    )
+    assert float(found["activations kept"]) == pytest.approx(1024 * (512 + 10) * 4 / 2**20, abs=0.02)
     assert "Nothing counts what is allocated on cpu" in said and "peak of the step" not in said
 
 
@@ -313,9 +311,7 @@ def test_a_sharded_model_is_killed_goes_on_and_loads_at_one_and_four_ranks(tmp_p
     run.until("epoch 1, batch 10/79")
     run.kill()
     (killed / "checkpoints" / "unfinished").mkdir(exist_ok=True)
-    (killed / "checkpoints" / "unfinished" / "__7_0.distcp").write_bytes(
-        b"of a save that was killed"
-    )
+    (killed / "checkpoints" / "unfinished" / "__7_0.distcp").write_bytes(b"of a save that was killed")
     again = Run(killed, "", *words, ranks=2, program=program).end()
     done = int(re.search("([12]) epochs are done", again)[1])
     assert epochs(said)[done:] == epochs(again)
@@ -377,9 +373,7 @@ def test_a_wrong_bit_or_a_cut_is_never_loaded(tmp_path):
     assert not last.exists() and not Path(f"{last}.sha256").exists()  # two are kept
 
 
-@pytest.mark.parametrize(
-    "spoil", ["empty", "garbage", "a folder", "no sum", "an empty sum", "no text"]
-)
+@pytest.mark.parametrize("spoil", ["empty", "garbage", "a folder", "no sum", "an empty sum", "no text"])
 def test_what_is_no_checkpoint_is_put_aside_and_the_one_before_is_taken(spoil, tmp_path):
     program = functions("train_resume")
     for epoch in (1, 2):
@@ -426,9 +420,7 @@ path = program["newest"](Path("."))
 print(grown(lambda: program["newest"](Path("."))))
 print(grown(lambda: program["load"](path, {{"part": part}}, {{}})))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     saving, looking, loading = (float(line) for line in done.stdout.split())
     assert saving < 30 and looking < 30, done.stdout  # MiB, of a state of 100
@@ -460,9 +452,7 @@ def alone(monkeypatch):
     monkeypatch.setattr(dist, "get_rank", lambda: 0)
     monkeypatch.setattr(dist, "get_world_size", lambda: 1)
     monkeypatch.setattr(dist, "broadcast_object_list", lambda objects: None)
-    monkeypatch.setattr(
-        dist, "all_gather_object", lambda objects, one: operator.setitem(objects, 0, one)
-    )
+    monkeypatch.setattr(dist, "all_gather_object", lambda objects, one: operator.setitem(objects, 0, one))
 
 
 @pytest.mark.slow
@@ -560,9 +550,7 @@ def test_a_wrong_argument_is_refused_by_name_with_status_2(name, tmp_path, monke
 def test_rank_0_alone_says_what_is_wrong_on_all_ranks(name, wrong, tmp_path):
     words = ("--folder", "said.txt") if wrong == "file" else ("--lr", 1e30, "--log-every", 5)
     said = Run(tmp_path, name, *words, ranks=2).end(status=1)
-    sentence = (
-        "No folder for checkpoints: " if wrong == "file" else r"The loss is (nan|inf) in epoch 0\."
-    )
+    sentence = "No folder for checkpoints: " if wrong == "file" else r"The loss is (nan|inf) in epoch 0\."
     assert len(re.findall(sentence, said)) == 1
     assert "Traceback" not in said and "epoch 0: loss" not in said
 
@@ -604,9 +592,7 @@ JUDGED = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*ONE, *SEVERAL])
-def test_the_rates_of_all_groups_follow_the_schedule_of_a_model_that_was_judged_before(
-    name, tmp_path
-):
+def test_the_rates_of_all_groups_follow_the_schedule_of_a_model_that_was_judged_before(name, tmp_path):
     """A sharded model could not be trained after its judgement, once; clipping at 0 is off."""
     has_clip = name in ("train_amp", "train_accumulate")
     judged = JUDGED[0], JUDGED[1].format(", dtype" if has_clip else "")
@@ -624,9 +610,7 @@ def test_a_loss_that_is_no_number_ends_the_run_early_and_leaves_the_weights_befo
     spoilt_later = ("loss.backward()", "(loss * (1 if epoch == 0 else math.nan)).backward()")
     program = changed(tmp_path, "train_single", spoilt_later)
     said = Run(tmp_path, "", "--device", "cpu", "--log-every", 10, program=program).end(status=1)
-    assert (
-        "epoch 1, batch 10/79: loss nan" in said and "batch 20" not in said.partition("epoch 1")[2]
-    )
+    assert "epoch 1, batch 10/79: loss nan" in said and "batch 20" not in said.partition("epoch 1")[2]
     assert "The loss is nan in epoch 1." in said and "earlier epochs is still there" in said
     saved = torch.load(tmp_path / "model.pt")
     assert all(value.isfinite().all() for value in saved.values())
@@ -755,9 +739,7 @@ def test_a_rank_takes_its_own_gpu_before_it_joins_the_group(name, two_gpus, monk
 def test_as_a_notebook_it_says_what_the_program_says(name, learned, tmp_path):
     nb = load_notebook_node(str(FOLDER / f"{name}.ipynb"))
     nbformat.validate(nb)
-    nb = parameterize_notebook(
-        nb, {"DEVICE": "cpu", "EPOCHS": 3, "BATCH_SIZE": 32 if "acc" in name else 128}
-    )
+    nb = parameterize_notebook(nb, {"DEVICE": "cpu", "EPOCHS": 3, "BATCH_SIZE": 32 if "acc" in name else 128})
     done = execute(nb, tmp_path)
     assert not list(executed_problems(done, least=8))
     said = "".join(o.text for c in done.cells for o in c.get("outputs", ()) if o.name == "stdout")

@@ -120,8 +120,7 @@ def test_by_the_lessons_rule_each_loop_has_its_name_on_a_simulated_t4(sim):
     for name, how in LOOPS.items():
         with NoData():
             plain, half = (
-                facts(make_step(sim, **{**how, "half": half}), sim, calls=2)
-                for half in (False, True)
+                facts(make_step(sim, **{**how, "half": half}), sim, calls=2) for half in (False, True)
             )
         assert regime(plain) == name
         gained[name] = plain.seconds / half.seconds
@@ -144,9 +143,7 @@ def test_the_shipped_trace_is_what_its_command_makes(sim, tmp_path):
     trace_of_loops.record(tmp_path / "again.json.gz")
     assert traces.names(tmp_path / "again.json.gz") == traces.names() == FIVE
     for name in FIVE:
-        again, shipped = (
-            traces.read(p, name) for p in (tmp_path / "again.json.gz", traces.RECORDED)
-        )
+        again, shipped = (traces.read(p, name) for p in (tmp_path / "again.json.gz", traces.RECORDED))
         assert len(again.spans) == len(shipped.spans)
         assert again.share("kernel") == pytest.approx(shipped.share("kernel"), abs=0.01)
     assert traces.RECORDED.stat().st_size < 60_000

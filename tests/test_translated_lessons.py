@@ -98,9 +98,7 @@ def _ours() -> str:
 def _kept(language: str) -> str:
     """Return what stays English on purpose: keys, records, and what the catalogues give back as it is."""
     same = [text for english, text in catalogues.translations(language).items() if english == text]
-    records = [
-        path.read_text("utf-8") for path in (ROOT / "course_lessons" / "recorded").glob("*.json")
-    ]
+    records = [path.read_text("utf-8") for path in (ROOT / "course_lessons" / "recorded").glob("*.json")]
     keys = (key for tree in _programs() for key in cell_texts.compared(tree))
     return "\n".join([*same, *records, *keys])
 
@@ -124,9 +122,7 @@ def english(nb, language):
 @pytest.mark.everywhere  # and on the pair colab: the code is the one that test_as_shipped.py runs, as the first test says
 @IN
 @pytest.mark.parametrize("lesson", EACH_LESSON)
-def test_a_translated_lesson_runs_as_shipped_and_answered(
-    language, lesson, tmp_path, record_property
-):
+def test_a_translated_lesson_runs_as_shipped_and_answered(language, lesson, tmp_path, record_property):
     """One run for both, as test_as_shipped.py has it; figures may lack no sign: a warning is an error there."""
     exercises = exercises_of(lesson.id)
     source = NOTEBOOKS / language / lesson.file

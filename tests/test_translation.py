@@ -95,9 +95,7 @@ def test_a_section_or_an_exercise_is_called_by_the_name_that_it_has_in_that_lang
         for english, other in (pair for pair in pairs if isinstance(pair[0], str)):
             text = re.sub("`[^`]*`", "`", english)
             named = {title for title in titles - {english} if title in text}
-            named = {
-                title for title in named if re.search(rf"(?<!\w){re.escape(title)}(?!\w)", text)
-            }
+            named = {title for title in named if re.search(rf"(?<!\w){re.escape(title)}(?!\w)", text)}
             named -= {title for title in named for longer in named if title in longer != title}
             wrong += [
                 f"{name}: {title}: {other[:80]}"
@@ -316,9 +314,7 @@ def test_the_programs_on_a_page_are_the_same_but_for_their_comments(language):
     texts_of = [[fence.findall(editions._read(ROOT / path)) for path in pair] for pair in both]
     assert sum(len(english) for english, _ in texts_of) > 150
     for english, other in texts_of:
-        plain = [
-            [ast.dump(ast.parse(code.plain(text))) for text in one] for one in (english, other)
-        ]
+        plain = [[ast.dump(ast.parse(code.plain(text))) for text in one] for one in (english, other)]
         assert plain[0] == plain[1]
     written = "".join(text for _, other in texts_of for text in other)
     assert not re.search(r"# [a-z]+ [a-z]+ [a-z]+", re.sub("# torchrun.*", "", written))
@@ -332,9 +328,10 @@ def test_a_key_that_a_cell_shows_has_one_translation_wherever_it_stands():
     ]
     said = {"no wait": "不等"}
     assert code.keys(cells) == {"no wait"}
-    assert [
-        code.rewrite(cell, lambda text: said.get(text, text), {"no wait"}) for cell in cells
-    ] == ['runs = {"不等": 1}', 'f(runs["不等"], "不等" in runs, f"{n} no wait", "no wait, then")']
+    assert [code.rewrite(cell, lambda text: said.get(text, text), {"no wait"}) for cell in cells] == [
+        'runs = {"不等": 1}',
+        'f(runs["不等"], "不等" in runs, f"{n} no wait", "no wait, then")',
+    ]
 
 
 @TODAY
@@ -417,8 +414,7 @@ def test_no_scope_has_a_variable_that_hides_the_mark():
             tables += table.get_children()
             symbols = (symbol for symbol in table.get_symbols() if symbol.get_name() == "_")
             if table.get_type() != "module" and any(
-                symbol.is_referenced() and (symbol.is_local() or symbol.is_free())
-                for symbol in symbols
+                symbol.is_referenced() and (symbol.is_local() or symbol.is_free()) for symbol in symbols
             ):
                 hidden.append(f"{path.relative_to(ROOT)}:{table.get_lineno()} {table.get_name()}")
     assert hidden == []
@@ -461,9 +457,7 @@ def test_joined_texts_have_the_languages_own_marks(monkeypatch, said, written):
 
 def _said(*words: str, root: Path = ROOT, **env: str) -> str:
     inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("LC_ALL", "LC_MESSAGES", "LANG")
+        name: value for name, value in os.environ.items() if name not in ("LC_ALL", "LC_MESSAGES", "LANG")
     }
     inherited.pop("COURSE_LANGUAGE", None)
     done = subprocess.run(
@@ -504,9 +498,7 @@ def test_progress_is_shared_between_languages(tmp_path):
     for language in ("zh", "en"):
         env = kernel_env(tmp_path, COURSE_LANGUAGE=language, COURSE_DEVICE="cpu")
         env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env["PYTHONPATH"]])
-        subprocess.run(
-            [sys.executable, "-c", check.format(slug)], env=env, cwd=tmp_path, check=True
-        )
+        subprocess.run([sys.executable, "-c", check.format(slug)], env=env, cwd=tmp_path, check=True)
     lines = (tmp_path / "progress.jsonl").read_text(encoding="utf-8").splitlines()
     chinese, english = (re.sub('"time": "[^"]*"', "", line) for line in lines)
     assert chinese == english

@@ -54,9 +54,7 @@ def five_doors(report: Any) -> None:
         ax.text(x + 0.45, -0.42, word, ha="center", va="top", fontsize=9, color="#444444")
     end = 1.6 * len(path) + 1.4 if shut is None else 1.6 * shut + 1.25
     ax.add_patch(
-        FancyArrowPatch(
-            (0.9, 0.9), (end, 0.9), arrowstyle="-|>", mutation_scale=16, color="#444444"
-        )
+        FancyArrowPatch((0.9, 0.9), (end, 0.9), arrowstyle="-|>", mutation_scale=16, color="#444444")
     )
     ax.text(0.8, 0.9, _("your\ncode"), ha="right", va="center")
     ax.text(1.6 * len(path) + 1.5, 0.9, _("a GPU's\nresult"), ha="left", va="center")
@@ -71,6 +69,4 @@ def five_doors(report: Any) -> None:
     ax.set(xlim=(0, 1.6 * len(report.doors) + 3.0), ylim=(-1.3, 2.7))
     ax.set_axis_off()
     states = ", ".join(f"{d.name} {looks[d.state][1]}" for d in report.doors)
-    present(
-        fig, _("Five doors between your code and a GPU's result: {states}.").format(states=states)
-    )
+    present(fig, _("Five doors between your code and a GPU's result: {states}.").format(states=states))

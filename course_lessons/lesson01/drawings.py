@@ -22,18 +22,14 @@ from simgpu.profiles import load as load_profile
 
 def two_processors() -> None:
     """Draw a CPU and a GPU as chips, and their two ways of delivering parcels."""
-    fig, (chips, trips) = plt.subplots(
-        1, 2, figsize=(8.6, 3.6), layout="constrained", width_ratios=(1.35, 1)
-    )
+    fig, (chips, trips) = plt.subplots(1, 2, figsize=(8.6, 3.6), layout="constrained", width_ratios=(1.35, 1))
     for x, title in ((0, _("CPU: a few strong cores")), (11, _("GPU: thousands of simple ones"))):
         chips.add_patch(Rectangle((x, 0), 10, 8, facecolor="white", edgecolor="#444444"))
         chips.text(x + 5, 9.1, title, ha="center", fontsize=10)
     for i in range(4):
         corner = (0.5 + 4.7 * (i % 2), 3.2 + 2.4 * (i // 2))
         chips.add_patch(Rectangle(corner, 4.3, 2.1, facecolor=BLUE, alpha=0.85))
-        chips.text(
-            corner[0] + 2.15, corner[1] + 1.05, _("core"), color="white", ha="center", va="center"
-        )
+        chips.text(corner[0] + 2.15, corner[1] + 1.05, _("core"), color="white", ha="center", va="center")
     chips.add_patch(Rectangle((0.5, 0.4), 9, 2.3, facecolor="#bbbbbb"))
     chips.text(5, 1.55, _("cache, control"), ha="center", va="center")
     for i in range(20 * 12):
@@ -41,9 +37,7 @@ def two_processors() -> None:
         chips.add_patch(Rectangle(corner, 0.33, 0.36, facecolor=ORANGE, alpha=0.85))
     chips.add_patch(Rectangle((11.5, 0.4), 9, 0.9, facecolor="#bbbbbb"))
     for x, width, words in ((0, 4, _("memory")), (11, 10, _("memory, much faster"))):
-        chips.add_patch(
-            Rectangle((x + 5 - width / 2, -2.6), width, 2.2, facecolor=GREEN, alpha=0.3)
-        )
+        chips.add_patch(Rectangle((x + 5 - width / 2, -2.6), width, 2.2, facecolor=GREEN, alpha=0.3))
         chips.text(x + 5, -1.5, words, ha="center", va="center")
     chips.set(xlim=(-0.3, 21.3), ylim=(-3, 10))
     chips.set_axis_off()
@@ -116,8 +110,7 @@ def peaks(flops: float, bytes_per_second: float) -> None:
     )
     rows = [(cpu_name(), f"{flops / 1e12:.3g}", "", f"{bytes_per_second / 1e9:.3g}", "")]
     rows += [
-        (g.name, g.fp32_tflops, g.fp16_tensor_tflops, g.bandwidth_gb_s, g.memory_gb)
-        for g in published_gpus()
+        (g.name, g.fp32_tflops, g.fp16_tensor_tflops, g.bandwidth_gb_s, g.memory_gb) for g in published_gpus()
     ]
     kinds = ["measured", *(["published"] * len(published_gpus()))]
     rows = [(*row, kind) for row, kind in zip(rows, kinds, strict=True)]
@@ -176,9 +169,7 @@ def overhead(counts: Sequence[int], calls: Sequence[Measurement]) -> None:
         {name: (counts, [1e6 * call.median for call in calls])},
         xlabel=_("numbers in x"),
         ylabel=_("time of one call, µs"),
-        alt=_(
-            "Time of adding 1 to x against the length of x: flat for short x, rising for long x."
-        ),
+        alt=_("Time of adding 1 to x against the length of x: flat for short x, rising for long x."),
         log="xy",
         kinds={name: calls[0].kind},
     )
@@ -198,7 +189,5 @@ def _recorded_races(sizes: Sequence[int]) -> dict[tuple[str, str], tuple[list[in
 def _modelled_race(sizes: Sequence[int]) -> list[float]:
     """Return how long a T4 takes for each product, the host's way to its launch included."""
     t4 = load_profile("T4")
-    products = [
-        Work(2 * n**3, 12 * n**2, "fp32", _("product"), (Product(1, n, n, n),)) for n in sizes
-    ]
+    products = [Work(2 * n**3, 12 * n**2, "fp32", _("product"), (Product(1, n, n, n),)) for n in sizes]
     return [between_events(work_seconds(product, t4), t4, library=True) for product in products]

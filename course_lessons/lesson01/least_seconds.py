@@ -85,9 +85,7 @@ print(max(minutes, key=minutes.get))  # potatoes, though there are more beans
 ```""",
     ),
     reference=least_seconds,
-    check_answer=ComparesToReference(
-        least_seconds, _CASES, _MISTAKES, read=_read, draw=_draw, alike=_alike
-    ),
+    check_answer=ComparesToReference(least_seconds, _CASES, _MISTAKES, read=_read, draw=_draw, alike=_alike),
     why="This is the roofline, written as a time. If you measure far more than this, something else is "
     "to blame, such as overhead, waiting or a bad memory pattern, and lesson 07 shows you how to "
     "find it.",

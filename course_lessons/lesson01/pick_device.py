@@ -55,9 +55,7 @@ def _shown(seen):
 
 
 def _situation(available, works):
-    fails = (
-        _(", but {broken} fails").format(broken=" and ".join(works.broken)) if works.broken else ""
-    )
+    fails = _(", but {broken} fails").format(broken=" and ".join(works.broken)) if works.broken else ""
     return _("available {available}{fails}").format(available=available, fails=fails)
 
 

@@ -17,9 +17,7 @@ from simgpu.counters import Counters
 def second() -> torch.device:
     """Return a device other than the CPU: the simulated one, or ``meta`` where there is none."""
     if simgpu.unavailable_reason() is not None:
-        print(
-            _("Judged without the simulated device: values on the CPU, places on the meta device.")
-        )
+        print(_("Judged without the simulated device: values on the CPU, places on the meta device."))
         return torch.device("meta")
     return torch.device("sim:0") if simgpu.enabled() else simgpu.enable()
 
@@ -38,9 +36,7 @@ def count_copies() -> AbstractContextManager[Counters]:
     return simgpu.count() if simgpu.unavailable_reason() is None else nullcontext(Counters())
 
 
-def run_once(
-    module: Callable[..., Any], x: torch.Tensor, diagnosis: str, judge: Judge
-) -> torch.Tensor:
+def run_once(module: Callable[..., Any], x: torch.Tensor, diagnosis: str, judge: Judge) -> torch.Tensor:
     """Run a module; refuse an operation on two devices, unless the module moved ``x`` to the host itself."""
     with count_copies() as counted:
         try:

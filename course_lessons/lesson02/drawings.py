@@ -228,8 +228,7 @@ def _panel(
         labels = [seconds(median) for median in medians]
         ax.bar_label(bars, labels, padding=2, fontsize=9)
         texts += [
-            f"{source}, {' '.join(way.split())}: {label}"
-            for way, label in zip(ways, labels, strict=True)
+            f"{source}, {' '.join(way.split())}: {label}" for way, label in zip(ways, labels, strict=True)
         ]
     ax.set_xticks(range(len(ways)), list(ways))
     ax.set_ylabel(_("host's time, ms\n(median and quartiles)"))
@@ -242,9 +241,7 @@ def _panel(
 def first_and_last(lines: Mapping[str, Timeline]) -> None:
     """Print the modelled time of each timeline, and draw the first and the last to one scale."""
     for title, line in lines.items():
-        print(
-            _("{title:40} {seconds} (modelled)").format(title=title, seconds=seconds(line.seconds))
-        )
+        print(_("{title:40} {seconds} (modelled)").format(title=title, seconds=seconds(line.seconds)))
     first, *__, last = lines
     for title in (first, last):
         present(lines[title].plot(title, until=lines[first].seconds), lines[title].alt())

@@ -46,22 +46,16 @@ def _check_mean_loss(answer, judge):
         if counted.races:
             judge.no(
                 "race",
-                seen=_("{races} operations used what was still on its way").format(
-                    races=counted.races
-                ),
+                seen=_("{races} operations used what was still on its way").format(races=counted.races),
             )
         if feed.overwritten:
             judge.no(
-                seen=_("{overwritten} copies into a batch still in use").format(
-                    overwritten=feed.overwritten
-                )
+                seen=_("{overwritten} copies into a batch still in use").format(overwritten=feed.overwritten)
             )
         if feed.let_go:
             judge.no(
                 "let-go",
-                seen=_("{let_go} batches dropped while their step was under way").format(
-                    let_go=feed.let_go
-                ),
+                seen=_("{let_go} batches dropped while their step was under way").format(let_go=feed.let_go),
             )
         if spent > 0.75 * usual:
             large = [c for c in counted.copies if c.code == "h2d" and c.bytes > 999]
@@ -75,9 +69,9 @@ def _check_mean_loss(answer, judge):
             judge.no(
                 diagnosis,
                 seen=_("{n} batches in {spent:.2f} ms (modelled)").format(n=n, spent=1e3 * spent),
-                expected=_(
-                    "at most {usual:.2f} ms; the loop that waits takes {usual2:.2f} ms"
-                ).format(usual=1e3 * 0.75 * usual, usual2=1e3 * usual),
+                expected=_("at most {usual:.2f} ms; the loop that waits takes {usual2:.2f} ms").format(
+                    usual=1e3 * 0.75 * usual, usual2=1e3 * usual
+                ),
             )
 
 

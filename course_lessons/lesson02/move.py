@@ -79,11 +79,7 @@ def _check_move(answer, judge):
 
 def _compare(got, given, device, depth, judge):
     kind = type(given).__name__
-    deep = (
-        _("{depth} deep in another container").format(depth=depth)
-        if depth
-        else _("as it was given")
-    )
+    deep = _("{depth} deep in another container").format(depth=depth) if depth else _("as it was given")
     if isinstance(given, torch.Tensor):
         if not isinstance(got, torch.Tensor):
             judge.no(

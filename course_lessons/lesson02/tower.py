@@ -50,9 +50,7 @@ def _check_tower(answer, judge):
                 judge.no(diagnosis, seen=got[0].detach(), expected=right[0])
         on_device = run_once(module.to(device), x.to(device), "hidden", judge)
         if on_device.device != device or not equal(on_device, got):
-            judge.no(
-                seen=_("after `.to(device)` a result on {device}").format(device=on_device.device)
-            )
+            judge.no(seen=_("after `.to(device)` a result on {device}").format(device=on_device.device))
 
 
 def _expected_output(module, sizes, x):

@@ -76,9 +76,7 @@ _STEPS = ComparesToReference(
     {name: _on_cpu(mistake) for name, mistake in MISTAKES.items()},
     look=_look,
     alike=nearly(1e-4, 1e-4),
-    situation=lambda model, optimizer, images, *__: _("a batch of {n_images}").format(
-        n_images=len(images)
-    ),
+    situation=lambda model, optimizer, images, *__: _("a batch of {n_images}").format(n_images=len(images)),
 )
 
 

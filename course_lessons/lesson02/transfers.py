@@ -14,9 +14,7 @@ def pin(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return tensor if device.type == "cpu" else tensor.pin_memory()
 
 
-def journey(
-    copy: Callable[[], object], device: torch.device, n: int = 9
-) -> tuple[list[float], list[float]]:
+def journey(copy: Callable[[], object], device: torch.device, n: int = 9) -> tuple[list[float], list[float]]:
     """Time a copy twice over: until the call returns, and until the data are there.
 
     Parameters

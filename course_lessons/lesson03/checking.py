@@ -44,9 +44,7 @@ def over(
 ) -> ComparesToReference:
     """Return `ComparesToReference` over `n` trainings or evaluations, which `case` makes anew by their number."""
     more = {"alike": nearly(1e-4, 1e-5), "situation": _situation, **more}
-    return ComparesToReference(
-        reference, lambda: [case(i) for i in range(n)], known_mistakes, **more
-    )
+    return ComparesToReference(reference, lambda: [case(i) for i in range(n)], known_mistakes, **more)
 
 
 def weights_after(reference: Any, case: Any, n: int, known_mistakes: Any) -> ComparesToReference:
@@ -73,9 +71,7 @@ def weights_after(reference: Any, case: Any, n: int, known_mistakes: Any) -> Com
 
 def _situation(__: object, batches: Batches, *more: Any) -> str:
     k = f", k = {more[1]}" if len(more) > 1 else ""
-    return _("batches of {batches}{k}").format(
-        batches=", ".join(str(len(y)) for _, y in batches), k=k
-    )
+    return _("batches of {batches}{k}").format(batches=", ".join(str(len(y)) for _, y in batches), k=k)
 
 
 def python_float(judge: Judge, got: object) -> float:

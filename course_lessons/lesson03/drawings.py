@@ -49,9 +49,7 @@ def loading_times(measurements: Sequence[Measurement]) -> None:
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
     each = ", ".join(
-        _("{label} {median} ({kind})").format(
-            label=m.label, median=seconds(m.median), kind=_(m.kind)
-        )
+        _("{label} {median} ({kind})").format(label=m.label, median=seconds(m.median), kind=_(m.kind))
         for m in measurements
     )
     present(fig, _("Times as dots: {each}.").format(each=each))

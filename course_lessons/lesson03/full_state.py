@@ -65,9 +65,7 @@ def _check_full_state(answer, judge):
                 expected=_("as it was"),
             )
     if not run.model.training:
-        judge.no(
-            "changed-input", seen=_("the model in eval mode"), expected=_("still in train mode")
-        )
+        judge.no("changed-input", seen=_("the model in eval mode"), expected=_("still in train mode"))
     judge.is_a(got, dict, _("a dict"))
     judge.expect("keys", sorted(map(str, got)), sorted(complete))
     for key, value in got.items():

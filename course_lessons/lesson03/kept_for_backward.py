@@ -8,9 +8,7 @@ import torch
 from torch import nn
 
 
-def megabytes_kept(
-    model: nn.Module, x: torch.Tensor, context: AbstractContextManager[object]
-) -> float:
+def megabytes_kept(model: nn.Module, x: torch.Tensor, context: AbstractContextManager[object]) -> float:
     """Return how many megabytes autograd keeps of a forward pass in ``context``."""
     storages: dict[int, int] = {}  # by storage: two layers may keep the same tensor
 

@@ -78,9 +78,7 @@ def _check_mean_loss(answer, judge):
         if any(modes):
             judge.no("train-mode", seen=_("forward passes in train mode"), expected=_("eval mode"))
         if any(graphs):
-            judge.no(
-                "builds-graph", seen=_("outputs that require a gradient"), expected=_("no graph")
-            )
+            judge.no("builds-graph", seen=_("outputs that require a gradient"), expected=_("no graph"))
         for (diagnosis, name, old), (*__, new) in zip(before, _snapshot(model), strict=True):
             judge.expect(name, new, old, diagnosis)
     _MEAN(answer, judge)
@@ -126,8 +124,7 @@ print(layer(torch.ones(4)), layer.training)  # four ones, False
         "backward pass that never comes.",
         "mode-left": "The model came back in another mode than it went in. Whoever called you "
         "goes on in the wrong mode, and no error says so.",
-        "ragged-mean": "The mean over batches is not the mean over digits when batches differ in "
-        "size.",
+        "ragged-mean": "The mean over batches is not the mean over digits when batches differ in size.",
         "gradients-off": "Gradients stay off after the evaluation, so the next `backward()` fails. "
         "A `with` block switches them off and on again.",
     },

@@ -82,13 +82,9 @@ def _judge_disk(watch, path, judge):
             seen = _("last.pt was gone before the rename")
             judge.no("gap", seen=seen, expected=_("last.pt, until then"))
         if value != 1:
-            judge.no(
-                "overwrites", seen=_("last.pt was changed first"), expected=_("a second file first")
-            )
+            judge.no("overwrites", seen=_("last.pt was changed first"), expected=_("a second file first"))
         if source.parent != path.parent:
-            judge.no(
-                "other-folder", seen=_("no second file beside last.pt"), expected=_("one beside it")
-            )
+            judge.no("other-folder", seen=_("no second file beside last.pt"), expected=_("one beside it"))
     if not watch.synced:
         judge.no("no-fsync", seen=_("no os.fsync before the rename"), expected="os.fsync")
     if not any(2 in values.values() for values in watch.synced):
@@ -104,9 +100,7 @@ def _expect_value(judge, path, value, when):
     if got != value:
         missing = _("a file without the state that was given") if path.exists() else _("no file")
         seen = missing if got is None else _("the state of save {got}").format(got=got)
-        judge.no(
-            seen=f"{when}: {seen}", expected=_("the state of save {value}").format(value=value)
-        )
+        judge.no(seen=f"{when}: {seen}", expected=_("the state of save {value}").format(value=value))
 
 
 EXERCISE = Exercise(

@@ -73,9 +73,7 @@ def _check_step_losses(answer, judge):
             diagnosis = "reads-at-the-end"
         judge.no(
             diagnosis,
-            seen=_("{count} reads for {n_batches} batches").format(
-                count=count, n_batches=len(batches)
-            ),
+            seen=_("{count} reads for {n_batches} batches").format(count=count, n_batches=len(batches)),
             expected=_("one read, however many batches there are"),
         )
 

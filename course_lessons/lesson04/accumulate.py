@@ -47,9 +47,7 @@ def _two_steps(step, judge=None):
 def _judge_order(run, sizes, judge):
     if max(run.sizes) > max(sizes):
         seen = _("a batch of {max_sizes} went through the model").format(max_sizes=max(run.sizes))
-        judge.no(
-            seen=seen, expected=_("at most {max_sizes} at a time").format(max_sizes=max(sizes))
-        )
+        judge.no(seen=seen, expected=_("at most {max_sizes} at a time").format(max_sizes=max(sizes)))
     if run.log.count("update") > 1:
         judge.no(
             "updates",

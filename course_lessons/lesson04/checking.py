@@ -56,9 +56,7 @@ def judge_precision(run: Run, dtype: torch.dtype, judge: Judge) -> None:
         judge.no("named-device", seen=seen, expected=_("autocast for the device of the data"))
     if run.outputs != {dtype}:
         dtypes = ", ".join(sorted(map(str, run.outputs))) or "nothing"
-        judge.no(
-            seen=_("{dtypes} out of the linear layers").format(dtypes=dtypes), expected=str(dtype)
-        )
+        judge.no(seen=_("{dtypes} out of the linear layers").format(dtypes=dtypes), expected=str(dtype))
     if run.low_loss:
         judge.no(seen=_("the loss outside autocast"), expected=_("inside"))
     if run.low_backward:
@@ -70,9 +68,7 @@ def judge_scaler(run: Run, judge: Judge) -> None:
     if run.own_scalers:
         judge.no(seen=_("a scaler made by the answer"), expected=_("the one that is given"))
     if run.log.count("made step") > 1:
-        judge.no(
-            seen=_("{count} steps").format(count=run.log.count("made step")), expected=_("one step")
-        )
+        judge.no(seen=_("{count} steps").format(count=run.log.count("made step")), expected=_("one step"))
     if run.scaler.is_enabled() and "bare step" in run.log:
         used = not {"scale", "unscale", "step", "update"}.isdisjoint(run.log)
         looked = "unscale" in run.log or "get_scale" in run.log
@@ -89,12 +85,8 @@ def _same_steps(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) 
     """Whether two runs are the same, step by step, but for 16-bit rounding; infinite results don't count."""
     return all(
         got["scale"] == right["scale"]
-        and float((got["moved"] - right["moved"]).abs().max())
-        <= 0.02 * float(right["moved"].abs().max())
-        and (
-            not math.isfinite(right["back"])
-            or math.isclose(got["back"], right["back"], rel_tol=1e-4)
-        )
+        and float((got["moved"] - right["moved"]).abs().max()) <= 0.02 * float(right["moved"].abs().max())
+        and (not math.isfinite(right["back"]) or math.isclose(got["back"], right["back"], rel_tol=1e-4))
         for got, right in zip(a, b, strict=True)
     )
 
@@ -102,11 +94,7 @@ def _same_steps(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) 
 def _last_step(steps: Sequence[Mapping[str, Any]]) -> str:
     last = steps[-1]
     back = _(", {back:.5g} returned").format(back=last["back"]) if last["back"] else ""
-    number = (
-        _("after step {n_steps}").format(n_steps=len(steps))
-        if len(steps) > 1
-        else _("after the step")
-    )
+    number = _("after step {n_steps}").format(n_steps=len(steps)) if len(steps) > 1 else _("after the step")
     return _("{number} a weight has moved by {first_moved:.4g}, scale {scale:g}{back}").format(
         number=number, first_moved=float(last["moved"][0]), scale=last["scale"], back=back
     )

@@ -53,9 +53,7 @@ def _check_checkpoint(answer, judge):
         for name, whole in right.items():
             _judge_part(name, state[name], whole, judge)
         if not run.model.training:
-            judge.no(
-                "changed-input", seen=_("the model in eval mode"), expected=_("still in train mode")
-            )
+            judge.no("changed-input", seen=_("the model in eval mode"), expected=_("still in train mode"))
         for name, whole in right.items():
             if not nearly(0, 0)(getattr(run, name).state_dict(), whole):
                 judge.no(
@@ -87,9 +85,7 @@ def _judge_part(name, part, whole, judge):
             expected=_("all of it"),
         )
     if name == "optimizer" and not part["state"]:
-        judge.no(
-            "no-moments", seen=_("no state of any parameter"), expected=_("the momentum of each")
-        )
+        judge.no("no-moments", seen=_("no state of any parameter"), expected=_("the momentum of each"))
     part = {key: part[key] for key in whole}
     if name == "model":
         dtypes = [[str(getattr(v, "dtype", type(v))) for v in d.values()] for d in (part, whole)]

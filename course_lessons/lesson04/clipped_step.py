@@ -43,9 +43,7 @@ def _one_step(step, judge=None):
 
 
 def _situation(use_scaler, max_norm, factor):
-    words = _("max_norm={max_norm:g}, a loss times {factor:g}").format(
-        max_norm=max_norm, factor=factor
-    )
+    words = _("max_norm={max_norm:g}, a loss times {factor:g}").format(max_norm=max_norm, factor=factor)
     return words if use_scaler else _("{words}, a disabled scaler").format(words=words)
 
 

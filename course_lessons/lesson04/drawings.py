@@ -117,14 +117,10 @@ def scaled_gradients(gradients: torch.Tensor, scale: float) -> tuple[Figure, str
     power = math.log2(scale)
     by = f"2^{power:.0f}" if power.is_integer() and abs(power) > 16 else f"{scale:g}"
     ax.set_title(
-        _("loss × {by}: {lost:.0f} % lost, {infinite:.0f} % inf").format(
-            by=by, lost=lost, infinite=infinite
-        ),
+        _("loss × {by}: {lost:.0f} % lost, {infinite:.0f} % inf").format(by=by, lost=lost, infinite=infinite),
         fontsize=11,
     )
-    ax.set(
-        xlim=(low, high), ylabel=_("share, %"), xlabel=_("size of a gradient, as a power of two")
-    )
+    ax.set(xlim=(low, high), ylabel=_("share, %"), xlabel=_("size of a gradient, as a power of two"))
     ax.margins(y=0.25)
     return fig, (
         _(
@@ -147,9 +143,7 @@ def losses(runs: Mapping[str, Sequence[torch.Tensor]]) -> None:
     runs
         For each name the loss of each step.
     """
-    means = {
-        name: torch.stack([*steps]).view(-1, 10).mean(1).tolist() for name, steps in runs.items()
-    }
+    means = {name: torch.stack([*steps]).view(-1, 10).mean(1).tolist() for name, steps in runs.items()}
     ends = _("; ").join(f"{name} {mean[-1]:.2f}" for name, mean in means.items())
     plots.curves(
         {name: (range(10, 10 * len(mean) + 1, 10), mean) for name, mean in means.items()},
@@ -187,9 +181,7 @@ def loss_scale(scales: Sequence[float], skipped: Sequence[bool]) -> None:
     )
 
 
-def speed_ups(
-    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], device: torch.device
-) -> None:
+def speed_ups(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], device: torch.device) -> None:
     """Draw how many times as fast as float32 a step is, against the batch size.
 
     Parameters

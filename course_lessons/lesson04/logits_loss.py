@@ -41,9 +41,7 @@ def _draw(source):
 
 
 def _situation(logits, targets):
-    return _("the logits {logits}, targets {targets}").format(
-        logits=listed(logits), targets=listed(targets)
-    )
+    return _("the logits {logits}, targets {targets}").format(logits=listed(logits), targets=listed(targets))
 
 
 def _read(judge, got):
@@ -76,9 +74,7 @@ def _check_logits_loss(answer, judge):
         with torch.autocast("cpu", dtype=torch.float16), Calls(note):
             answer(logits, targets)
         if "binary_cross_entropy" in calls:  # which CUDA refuses there
-            judge.no(
-                "refused", seen=_("binary_cross_entropy under autocast"), expected=_("not that one")
-            )
+            judge.no("refused", seen=_("binary_cross_entropy under autocast"), expected=_("not that one"))
         return answer(logits, targets)
 
     _VALUES(under_autocast_too, judge)
@@ -99,9 +95,7 @@ def _judge_large(answer, judge):
         if not math.isclose(loss, right, rel_tol=2e-2 if low else 1e-5):
             diagnosis = "saturates" if loss < right else "wrong-value"
             diagnosis = diagnosis if math.isfinite(loss) else "overflows"
-            seen = _("{loss:.6g} for {situation}").format(
-                loss=loss, situation=_situation(values, targets)
-            )
+            seen = _("{loss:.6g} for {situation}").format(loss=loss, situation=_situation(values, targets))
             judge.no(diagnosis, seen=seen, expected=f"{right:.6g}")
         if not got.requires_grad:
             judge.no(seen=repr(got), expected=_("a loss that can be differentiated"))

@@ -33,8 +33,7 @@ def digits_on(device: torch.device | str) -> Digits:
     """Return the course's digits, ready to be read by a network on ``device``."""
     read = load_digits()
     train, test = (
-        ((x.float() / 255 - 0.1309) / 0.3084).unsqueeze(1).to(device)
-        for x in (read.train_x, read.test_x)
+        ((x.float() / 255 - 0.1309) / 0.3084).unsqueeze(1).to(device) for x in (read.train_x, read.test_x)
     )
     return Digits(train, read.train_y.to(device), test, read.test_y.to(device))
 
@@ -56,9 +55,7 @@ def deep_net(device: torch.device) -> nn.Sequential:
 Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-def four_networks(
-    x: torch.Tensor, y: torch.Tensor
-) -> dict[str, tuple[nn.Sequential, Loss, torch.Tensor]]:
+def four_networks(x: torch.Tensor, y: torch.Tensor) -> dict[str, tuple[nn.Sequential, Loss, torch.Tensor]]:
     """Return four untrained networks where ``x`` is, each with its loss and its target.
 
     Parameters

@@ -59,9 +59,7 @@ def _program(dist, call, unused):
 
 
 def _situation(unused):
-    missing = [
-        _("{n} on rank {r}").format(n=" and ".join(n), r=r) for r, n in enumerate(unused) if n
-    ]
+    missing = [_("{n} on rank {r}").format(n=" and ".join(n), r=r) for r, n in enumerate(unused) if n]
     return _("{n_unused} ranks, without a gradient: {missing}").format(
         n_unused=len(unused), missing=", ".join(missing) or "none"
     )

@@ -159,9 +159,7 @@ def chunks(run: Run) -> None:
             for place, value in enumerate(states[rank][step]):
                 _place(ax, place, rank, _digits(value, n))
         ax.set(xlim=(-0.1, places + 0.2), ylim=(n - 0.5, -0.5), xticks=[], yticks=[])
-        ax.set_title(
-            _("at the start") if step == 0 else _("after step {step}").format(step=step), fontsize=9
-        )
+        ax.set_title(_("at the start") if step == 0 else _("after step {step}").format(step=step), fontsize=9)
         ax.spines[:].set_visible(False)
     for line in axes:
         line[0].set_yticks(range(n), [f"rank {rank}" for rank in range(n)], fontsize=8.5)
@@ -285,8 +283,7 @@ def buckets(
     ax.set(xlim=(0, whole), ylim=(2.55, -0.55), xlabel=_("{unit} (modelled)").format(unit=unit))
     ax.grid(axis="y", visible=False)
     listed = "; ".join(
-        _("bucket {i}: {group}").format(i=i, group=", ".join(group))
-        for i, group in enumerate(groups)
+        _("bucket {i}: {group}").format(i=i, group=", ".join(group)) for i, group in enumerate(groups)
     )
     return (
         fig,

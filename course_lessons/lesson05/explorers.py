@@ -22,9 +22,7 @@ def buckets() -> None:
         return drawings.buckets(layers, 20e-3, bandwidth, ranks=ranks, cap=cap)
 
     Explorer(
-        question=_(
-            "Eight layers, 64 MiB of gradients, 20 ms of backward. What can never hide behind it?"
-        ),
+        question=_("Eight layers, 64 MiB of gradients, 20 ms of backward. What can never hide behind it?"),
         guesses=(
             _("nothing: a fast link hides all"),
             _("the first bucket"),

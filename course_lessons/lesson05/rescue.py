@@ -58,9 +58,7 @@ def _sources(got, state, model):
     for key, value in got.items():
         itself = [name for name, kept in state.items() if kept is value]
         copies = [
-            _("a copy of {name}").format(name=name)
-            for name, kept in state.items()
-            if same(value, kept)
+            _("a copy of {name}").format(name=name) for name, kept in state.items() if same(value, kept)
         ]
         sources[key] = [*itself, *copies, _("no tensor of the checkpoint")][0]
     return sources
@@ -85,9 +83,7 @@ def _changing_keys(change):
 
 _MISTAKES = {
     "everywhere": _changing_keys(lambda key: key.replace("module.", "").replace("_orig_mod.", "")),
-    "key-by-key": _changing_keys(
-        lambda key: key.removeprefix("module.").removeprefix("_orig_mod.")
-    ),
+    "key-by-key": _changing_keys(lambda key: key.removeprefix("module.").removeprefix("_orig_mod.")),
     "two-wrappers": {_FIVE: '("", "module.", "_orig_mod.", "module._orig_mod.")'},
     "not-refused": (
         {_REFUSAL: "return state"},

@@ -65,9 +65,7 @@ def _check_ring(answer, judge, shape, ranks, dtype):
             raise
         judge.no("no-wait", seen=f"{where}: {raised.error}", expected=_("wait() first"))
     judge.expect("collectives", sorted(n for n in asked if n.startswith(_COLLECTIVES)), [])
-    judge.expect(
-        _("irecv without wait(), {where}").format(where=where), sum(run.unwaited), 0, "no-wait"
-    )
+    judge.expect(_("irecv without wait(), {where}").format(where=where), sum(run.unwaited), 0, "no-wait")
     if any((result < NOT_THERE / 2).any() for result in run.results):
         seen = _("{where}: what was still to arrive is in the result").format(where=where)
         judge.no("no-wait", seen=seen, expected=_("wait() first"))
@@ -85,16 +83,10 @@ def _check_ring(answer, judge, shape, ranks, dtype):
     most = 2 * (ranks - 1)
     limit = most * math.ceil(math.prod(shape) / ranks) * dtype.itemsize
     if max(run.sent) > limit:
-        seen = _("{where}: bytes sent by each rank: {sent}").format(
-            where=where, sent=words(run.sent)
-        )
-        judge.no(
-            "whole-tensors", seen=seen, expected=_("at most {limit} from each").format(limit=limit)
-        )
+        seen = _("{where}: bytes sent by each rank: {sent}").format(where=where, sent=words(run.sent))
+        judge.no("whole-tensors", seen=seen, expected=_("at most {limit} from each").format(limit=limit))
     if run.steps > most:
-        seen = _("{where}: {steps} messages, one after the other").format(
-            where=where, steps=run.steps
-        )
+        seen = _("{where}: {steps} messages, one after the other").format(where=where, steps=run.steps)
         judge.no("too-many-steps", seen=seen, expected=_("at most {most}").format(most=most))
 
 

@@ -25,9 +25,7 @@ def _check(answer, judge):
         torch.manual_seed(1000 + rank)  # each rank's global generator has a state of its own
         with judge.own_generator():
             rows = answer(n, rank, ranks, epoch, seed)
-        rows = judge.listed(
-            list(rows) if isinstance(rows, range) else rows, _("a list of row numbers")
-        )
+        rows = judge.listed(list(rows) if isinstance(rows, range) else rows, _("a list of row numbers"))
         numbers = [row.item() if isinstance(row, (Tensor, np.generic)) else row for row in rows]
         return [judge.is_a(number, int, _("whole row numbers")) for number in numbers]
 
@@ -53,9 +51,7 @@ def _check(answer, judge):
             ).format(rank=rank, kept=kept)
             judge.no("same-rows", seen=seen, expected=_("another choice"))
     judge.expect(_("different orders in epochs 0 to 3"), len({*map(tuple, epochs)}), 4)
-    judge.expect(
-        _("seeds 3 and 8 give the same order in epoch 0"), first == order(0, seed=8), False
-    )
+    judge.expect(_("seeds 3 and 8 give the same order in epoch 0"), first == order(0, seed=8), False)
 
 
 def _judge_shards(shards, n, judge):

@@ -70,9 +70,9 @@ def _check(answer, judge):
         for what in run.alive:
             early, late = run.held[2][what], run.held[-1][what]
             if late > 1.5 * early + 100:
-                seen = _(
-                    "{what} in memory: {early:,} bytes at batch 3, {late:,} at the last"
-                ).format(what=what, early=early, late=late)
+                seen = _("{what} in memory: {early:,} bytes at batch 3, {late:,} at the last").format(
+                    what=what, early=early, late=late
+                )
                 wanted = _("no more at the last than before")
                 judge.no(diagnoses.get(what, "wrong-value"), seen=seen, expected=wanted)
         frozen = sum(not p.requires_grad for p in run.model.parameters())

@@ -69,9 +69,7 @@ class Card:
         self._held = {name: weakref.ref(part) for name, part in parts.items()}
         del parts
         if not isinstance(batch, int) or batch < 1:
-            raise ValueError(
-                _("works({batch!r}): a batch is a whole number from 1 on").format(batch=batch)
-            )
+            raise ValueError(_("works({batch!r}): a batch is a whole number from 1 on").format(batch=batch))
         if batch > self.most:
             del result
             raise torch.OutOfMemoryError("CUDA out of memory. (a make-believe card)")

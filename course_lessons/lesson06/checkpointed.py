@@ -32,9 +32,7 @@ def _check(answer, judge):
         right = _chain(in_order, wanted, dropout)
         got = _chain(answer, wanted, dropout, judge)
         judge.expect("output", got["output"], right["output"], alike=close)
-        judge.expect(
-            _("parameters without a gradient"), sum(g is None for g in got["gradients"]), 0
-        )
+        judge.expect(_("parameters without a gradient"), sum(g is None for g in got["gradients"]), 0)
         judge.expect(_("x.grad is None"), got["input"] is None, not wanted)
         off = how_far_off(got["gradients"], right["gradients"])
         if off > 1e-4 or (wanted and how_far_off([got["input"]], [right["input"]]) > 1e-4):
@@ -45,16 +43,14 @@ def _check(answer, judge):
             seen = _("gradients {off:.0%} off").format(off=off)
             judge.no(diagnosis, seen=seen, expected=_("the same gradients"))
         calls, peak, most = got["calls"], got["peak"], 0.4 * right["peak"]
-        seen = _(
-            "{calls} runs of {depth} blocks, and at most {peak:,} bytes of activations at once"
-        ).format(calls=calls, depth=_DEPTH, peak=peak)
+        seen = _("{calls} runs of {depth} blocks, and at most {peak:,} bytes of activations at once").format(
+            calls=calls, depth=_DEPTH, peak=peak
+        )
         if calls <= _DEPTH:
             judge.no("kept", seen=seen, expected=_("most blocks run twice"))
         if peak > most:
             diagnosis = "one-piece" if calls >= 2 * _DEPTH else "wrong-value"
-            judge.no(
-                diagnosis, seen=seen, expected=_("at most {most:,.0f} bytes").format(most=most)
-            )
+            judge.no(diagnosis, seen=seen, expected=_("at most {most:,.0f} bytes").format(most=most))
         if calls > 2 * _DEPTH:
             judge.no(seen=seen, expected=_("two runs a block"))
 
@@ -81,9 +77,7 @@ def _chain(run, wanted, dropout, judge=None):
         output = run(blocks, x)
     if judge is not None:
         if x.requires_grad != wanted:
-            judge.no(
-                "changed-input", seen=_("x requires a gradient now"), expected=_("x as it was")
-            )
+            judge.no("changed-input", seen=_("x requires a gradient now"), expected=_("x as it was"))
         judge.expect(_("blocks in training mode"), sum(b.training for b in blocks), _DEPTH)
         judge.is_a(output, Tensor, _("a tensor"))
         judge.expect(_("shape of the output"), tuple(output.shape), tuple(x.shape))

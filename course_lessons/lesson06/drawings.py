@@ -67,9 +67,7 @@ def turns(used: Mapping[str, Sequence[float]]) -> None:
     present(fig, _("MiB in use after each turn of a loop: {each}.").format(each=each))
 
 
-def batch_curve(
-    rows: Sequence[int], peaks: Sequence[float], drawn: Sequence[object], kind: str
-) -> None:
+def batch_curve(rows: Sequence[int], peaks: Sequence[float], drawn: Sequence[object], kind: str) -> None:
     """Draw peaks of memory against the rows in a batch, and the curve that the learner drew before, in MiB.
 
     What of ``drawn`` is no number is left out. ``kind`` is ``"measured"`` or ``"modelled"``.
@@ -142,7 +140,5 @@ def means(costs: Mapping[str, tuple[int, float]], kind: str) -> None:
     )
     present(
         fig,
-        _("Each way of saving memory by what it saves and what it costs: {each}.").format(
-            each=each
-        ),
+        _("Each way of saving memory by what it saves and what it costs: {each}.").format(each=each),
     )

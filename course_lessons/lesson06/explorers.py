@@ -72,13 +72,11 @@ def allocator() -> None:
         ax.grid(False)
         used, reserved = state.allocated / MIB, state.reserved / MIB
         free = CARD / MIB - reserved
-        figures = _(
-            "allocated {used:.0f} MiB, reserved {reserved:.0f} MiB, free {free:.0f} MiB"
-        ).format(used=used, reserved=reserved, free=free)
-        ax.set_title(_("{said}\n{figures} (modelled)").format(said=said, figures=figures))
-        return fig, _("A card of 100 MiB, modelled: {said}; {figures}.").format(
-            said=said, figures=figures
+        figures = _("allocated {used:.0f} MiB, reserved {reserved:.0f} MiB, free {free:.0f} MiB").format(
+            used=used, reserved=reserved, free=free
         )
+        ax.set_title(_("{said}\n{figures} (modelled)").format(said=said, figures=figures))
+        return fig, _("A card of 100 MiB, modelled: {said}; {figures}.").format(said=said, figures=figures)
 
     Explorer(
         question=_(
@@ -92,12 +90,8 @@ def allocator() -> None:
             _("it depends on the tensors' size"),
         ),
         controls={
-            "moments": slider(
-                _("moment"), range(len(MOMENTS) + 1), 0, lambda n: (_("nothing"), *MOMENTS)[n]
-            ),
-            "size": slider(
-                _("size of a tensor"), [2 * MIB, 4 * MIB, 8 * MIB, 12 * MIB], 4 * MIB, _mib
-            ),
+            "moments": slider(_("moment"), range(len(MOMENTS) + 1), 0, lambda n: (_("nothing"), *MOMENTS)[n]),
+            "size": slider(_("size of a tensor"), [2 * MIB, 4 * MIB, 8 * MIB, 12 * MIB], 4 * MIB, _mib),
             "emptied": box(_("empty_cache() after each moment")),
         },
         draw=draw,
@@ -157,9 +151,9 @@ def mountain(blocks: int = 6) -> None:
         ax.set(ylabel=_("activations, MiB"), xlabel=_("time, one bar a block"))
         ax.legend(loc="upper right")
         redone = sum(again.values())
-        title = _(
-            "peak {peak:.0f} of {whole:.0f} MiB; {redone} of {blocks} blocks computed twice"
-        ).format(peak=peak, whole=whole, redone=redone, blocks=blocks)
+        title = _("peak {peak:.0f} of {whole:.0f} MiB; {redone} of {blocks} blocks computed twice").format(
+            peak=peak, whole=whole, redone=redone, blocks=blocks
+        )
         ax.set_title(title)
         return fig, (
             _(
@@ -176,9 +170,7 @@ def mountain(blocks: int = 6) -> None:
             _("any three"),
             _("any three but the last block"),
         ),
-        controls={
-            f"block_{n}": box(_("checkpoint block {n}").format(n=n)) for n in range(1, blocks + 1)
-        },
+        controls={f"block_{n}": box(_("checkpoint block {n}").format(n=n)) for n in range(1, blocks + 1)},
         draw=draw,
         found=_(
             "Each checkpointed block lowers the top where backward begins by the same amount. But "

@@ -60,9 +60,9 @@ def _check(answer, judge):
         judge.expect(_("a loss with a graph"), getattr(got.loss, "requires_grad", False), False)
         if (off := how_far_off(got.change, right.change)) > TOLERANCE:
             diagnosis = "many-steps" if got.updates > 1 else _followed(got.change, size)
-            seen = _(
-                "weights whose change is {off:.1%} off that of the plain step ({size:,} rows)"
-            ).format(off=off, size=size)
+            seen = _("weights whose change is {off:.1%} off that of the plain step ({size:,} rows)").format(
+                off=off, size=size
+            )
             judge.no(
                 diagnosis,
                 seen=seen,
@@ -71,9 +71,7 @@ def _check(answer, judge):
         most = TOLERANCE if off > 1e-4 else 1e-4  # no 16 bits in the change: none in the loss
         judge.expect("loss", judge.number(got.loss), float(right.loss), alike=nearly(most, 0.0))
     if simgpu.unavailable_reason():
-        print(
-            _("Judged without the simulated device: the result, and the activations that are kept.")
-        )
+        print(_("Judged without the simulated device: the result, and the activations that are kept."))
         if got.peak > 0.5 * right.peak:
             seen = _("at most {peak:,} bytes of activations at once").format(peak=got.peak)
             judge.no(
@@ -94,19 +92,14 @@ def _check(answer, judge):
         )
         judge.no("does-not-fit", seen=first, expected=wanted)
     if seconds > TIME * usual:
-        seen = _("{share:.2f} times the modelled time of the plain step").format(
-            share=seconds / usual
-        )
+        seen = _("{share:.2f} times the modelled time of the plain step").format(share=seconds / usual)
         judge.no("too-dear", seen=seen, expected=_("at most {time} times").format(time=TIME))
 
 
 def _followed(change, size):
     """Return the diagnosis of the known mistake that changes the weights alike."""
     for diagnosis, known_mistakes in FRUGAL_MISTAKES.items():
-        if any(
-            how_far_off(change, after(mistake, size).change) < TOLERANCE
-            for mistake in known_mistakes
-        ):
+        if any(how_far_off(change, after(mistake, size).change) < TOLERANCE for mistake in known_mistakes):
             return diagnosis
     return "wrong-value"
 

@@ -71,9 +71,7 @@ def _check(answer, judge):
 
 def _check_search(answer, judge, most, start, limit):
     card = Card(most)
-    where = _("start={start}, limit={limit}, {most} fit").format(
-        start=start, limit=limit, most=most
-    )
+    where = _("start={start}, limit={limit}, {most} fit").format(start=start, limit=limit, most=most)
     try:
         got = answer(card.works, start, limit)
     except Raised as raised:
@@ -89,9 +87,7 @@ def _check_search(answer, judge, most, start, limit):
             seen = _("still there at the next try, {where}").format(where=where)
             judge.no(diagnosis, seen=seen, expected=_("nothing of the try before"))
     largest = judge.number(got), min(most, limit or most)
-    judge.expect(
-        _("largest batch, {where}").format(where=where), *(f"{value:g}" for value in largest)
-    )
+    judge.expect(_("largest batch, {where}").format(where=where), *(f"{value:g}" for value in largest))
     limit = limit or math.inf
     doubled, batch = [], start
     while batch <= limit and (not doubled or doubled[-1] <= most):
@@ -99,9 +95,7 @@ def _check_search(answer, judge, most, start, limit):
         batch *= 2
     judge.expect(_("first tries, {where}").format(where=where), card.tried[: len(doubled)], doubled)
     wasted = [b for i, b in enumerate(card.tried) if b in card.tried[:i] or b > limit]
-    judge.expect(
-        _("batches tried again, or above the limit, {where}").format(where=where), wasted, []
-    )
+    judge.expect(_("batches tried again, or above the limit, {where}").format(where=where), wasted, [])
     gap = min(doubled[-1] if doubled else start, limit + 1)
     allowed = len(doubled) + 1 + math.ceil(math.log2(max(gap, 2)))
     if len(card.tried) > allowed:

@@ -84,9 +84,7 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str =
     if max(others := _sum(rest), default=0) > peak / 100:
         layers.append(
             (
-                ngettext("{n_rest} other line", "{n_rest} other lines", len(rest)).format(
-                    n_rest=len(rest)
-                ),
+                ngettext("{n_rest} other line", "{n_rest} other lines", len(rest)).format(n_rest=len(rest)),
                 others,
             )
         )
@@ -101,9 +99,7 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str =
         if number % 2:
             ax.axvspan(start, end, color="#eeeeea", zorder=0)
         place = {"ha": "center", "va": "bottom", "transform": ax.get_xaxis_transform()}
-        ax.text(
-            (start + end) / 2, 1.02, _("step {number}").format(number=number), fontsize=9, **place
-        )
+        ax.text((start + end) / 2, 1.02, _("step {number}").format(number=number), fontsize=9, **place)
     ax.set(xlim=(0, ends), ylim=(0, None), ylabel=_("memory, {unit}").format(unit=unit))
     ax.set_xlabel(_("allocations and frees, in their order"))
     handles, labels = ax.get_legend_handles_labels()

@@ -120,8 +120,7 @@ print(every, floats)  # 112 96
             called=model.called, states=states
         ),
         shown=lambda sizes: ", ".join(
-            f"{key} {size:,.0f}" if size == int(size) else f"{key} {size:.4g}"
-            for key, size in sizes.items()
+            f"{key} {size:,.0f}" if size == int(size) else f"{key} {size:.4g}" for key, size in sizes.items()
         ),
     ),
     why="This sum is the part of the memory that does not depend on the batch. For Adam in float32 it is "

@@ -61,9 +61,7 @@ def try_it(
         made = optimizer(model.parameters())
         x = torch.randn(rows, 256, device=device)
         y = torch.randint(10, (rows,), device=device)
-        scaler = torch.amp.GradScaler(
-            device.type, init_scale=2.0**10, enabled=dtype is torch.float16
-        )
+        scaler = torch.amp.GradScaler(device.type, init_scale=2.0**10, enabled=dtype is torch.float16)
         once = partial(step, model, made, scaler, x, y, dtype=dtype, **how)
         return cost(once, device, before)
 

@@ -71,9 +71,7 @@ def judge_result(letter: str, got: Run, judge: Judge, known_mistakes: Mapping[st
         )
     here = "cpu" if simgpu.unavailable_reason() else "sim"
     if got.devices - {here}:
-        judge.no(
-            seen=_("steps with the weights on the CPU"), expected=_("on {here}").format(here=here)
-        )
+        judge.no(seen=_("steps with the weights on the CPU"), expected=_("on {here}").format(here=here))
     judge.expect(_("steps of the given optimizer"), got.optimizer_steps, right.optimizer_steps)
     judge.expect(_("numbers in the list"), len(listed), len(right.result))
     off = how_far_off(got.moved, right.moved)
@@ -132,9 +130,9 @@ def judge_waits(
         within = sum(b - a > own / steps for a, b in itertools.pairwise(stood))
         judge.no(
             diagnosis if within >= steps - 1 else "wrong-value",
-            seen=_(
-                "{waits} waits in {within} of {steps} steps, copies to the device not counted"
-            ).format(waits=waits, within=within, steps=steps),
+            seen=_("{waits} waits in {within} of {steps} steps, copies to the device not counted").format(
+                waits=waits, within=within, steps=steps
+            ),
             expected=_("no wait before the last step is made"),
         )
 
@@ -169,9 +167,7 @@ def mend(
                 expected=_("a wait at the end"),
             )
         if small.changed:
-            judge.no(
-                "changed-input", seen=_("other numbers in the batches"), expected=_("those given")
-            )
+            judge.no("changed-input", seen=_("other numbers in the batches"), expected=_("those given"))
         judge_result(letter, small, judge, known_mistakes)
         if judge_small:
             judge_small(small, judge)

@@ -50,14 +50,10 @@ class Run:
     result: Any = None  # what it returned
     moved: list[Tensor] = field(default_factory=list)  # how much each weight changed
     optimizer_steps: int = 0
-    dtypes: set[torch.dtype] = field(
-        default_factory=set
-    )  # of the weights at these steps and at the end
+    dtypes: set[torch.dtype] = field(default_factory=set)  # of the weights at these steps and at the end
     devices: set[str] = field(default_factory=set)  # types of the weights' devices at these steps
     calls: int = 0  # of the model
-    changed: bool = (
-        False  # whether the tensors it was given changed; looked at where there are values
-    )
+    changed: bool = False  # whether the tensors it was given changed; looked at where there are values
     seconds: float = 0.0  # until the device was done
     counters: Counters = field(default_factory=Counters)
     timeline: Timeline = field(default_factory=Timeline)
@@ -93,9 +89,7 @@ class Run:
         for number, step in enumerate(self.steps, 1):
             ends = [s.end for s in self.timeline.spans[: step.spans] if s.kind == "kernel"]
             end = max(ends, default=start)
-            phases.append(
-                Span("phases", _("step {number}").format(number=number), start, end, "phase")
-            )
+            phases.append(Span("phases", _("step {number}").format(number=number), start, end, "phase"))
             start = end
         return Trace(spans + phases, "modelled")
 
@@ -232,11 +226,7 @@ def present(letter: str, loop: Callable[..., Any] | None = None) -> None:
     if loop is None:
         _show_code(textwrap.dedent(inspect.getsource(case.loop)))
     if reason := worker.unavailable_reason():
-        print(
-            _("No times for this loop: they need the simulated device. {reason}").format(
-                reason=reason
-            )
-        )
+        print(_("No times for this loop: they need the simulated device. {reason}").format(reason=reason))
         return
     if loop is None:
         before = run(letter)
@@ -262,9 +252,7 @@ def present(letter: str, loop: Callable[..., Any] | None = None) -> None:
     )
     names = _("before"), _("mended")
     _show_figures(dict(zip(names, (before, after), strict=True)), case)
-    _draw(
-        _("Your loop {letter}").format(letter=letter), after, case, before.until(case.drawn).seconds
-    )
+    _draw(_("Your loop {letter}").format(letter=letter), after, case, before.until(case.drawn).seconds)
 
 
 def _show_code(code: str) -> None:
@@ -299,11 +287,7 @@ def _times(number: int) -> str:
 
 def _draw(name: str, done: Run, case: Case, until: float | None = None) -> None:
     drawn = done.until(case.drawn)
-    shown = (
-        _("all steps")
-        if case.drawn is None
-        else _("the first {drawn} steps").format(drawn=case.drawn)
-    )
+    shown = _("all steps") if case.drawn is None else _("the first {drawn} steps").format(drawn=case.drawn)
     if case.drawn == 1:
         shown = _("the first step")
     plots.present(drawn.plot(f"{name}, {shown}", until), drawn.alt())

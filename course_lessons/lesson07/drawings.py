@@ -143,9 +143,7 @@ def facts(loops: Mapping[str, Facts], kind: str | Sequence[str]) -> None:
         head += (_("kind"),)
         rows = [(*row, of) for row, of in zip(rows, kinds, strict=True)]
     which = _("All {first_kind}; shares").format(first_kind=_(kinds[0])) if alike else _("Shares")
-    note = _("{which} of the time, and of the best rates while the device computes.").format(
-        which=which
-    )
+    note = _("{which} of the time, and of the best rates while the device computes.").format(which=which)
     if any("–" in row for row in rows):
         note += _(" –: a recording does not tell.")
     show_table(head, rows, kinds, note)
@@ -157,9 +155,7 @@ def busy_but(loops: Mapping[str, tuple[float, float]], kind: str) -> None:
     ``loops`` has for each name these two shares, from 0 to 1; ``kind`` is ``"measured"`` or ``"modelled"``.
     """
     fig, ax = plt.subplots(figsize=(7.6, 0.8 * len(loops) + 1.0), layout="constrained")
-    for i, (name, hatch) in enumerate(
-        ((_("of the time a kernel ran"), ""), (_("of the best FLOP/s"), "//"))
-    ):
+    for i, (name, hatch) in enumerate(((_("of the time a kernel ran"), ""), (_("of the best FLOP/s"), "//"))):
         values = [100 * shares[i] for shares in loops.values()]
         look = {"color": COLOURS[i], "hatch": hatch, "edgecolor": "white", "label": name}
         bars = ax.barh(np.arange(len(loops)) + (i - 0.5) * 0.38, values, 0.36, **look)
@@ -178,9 +174,7 @@ def busy_but(loops: Mapping[str, tuple[float, float]], kind: str) -> None:
     )
     present(
         fig,
-        _("How long a kernel ran, and how much of the best FLOP/s was reached. {each}.").format(
-            each=each
-        ),
+        _("How long a kernel ran, and how much of the best FLOP/s was reached. {each}.").format(each=each),
     )
 
 
@@ -213,9 +207,7 @@ def changes(gains: Mapping[str, Mapping[str, float]], kind: str) -> None:
     ax.grid(visible=False)
     ax.spines[:].set_visible(False)
     ax.set_xlabel(
-        _("times as fast as before ({kind}); bold from 1.2 on; – nothing to change").format(
-            kind=_(kind)
-        )
+        _("times as fast as before ({kind}); bold from 1.2 on; – nothing to change").format(kind=_(kind))
     )
     best = "; ".join(
         f"{loop}: {', '.join(f'{n} {gain:.2g}' for n, gain in row.items() if not math.isnan(gain))}"

@@ -41,9 +41,9 @@ def _check(answer, judge):
             if between := work.waits[-1] - work.waits[-work.repeats]:
                 judge.no(
                     "waits-between",
-                    seen=_(
-                        "{between} waits between the first and the last of {repeats} repeats"
-                    ).format(between=between, repeats=work.repeats),
+                    seen=_("{between} waits between the first and the last of {repeats} repeats").format(
+                        between=between, repeats=work.repeats
+                    ),
                     expected=_("one wait, after the last"),
                 )
     for __ in range(5):  # another program may take the CPU away for a moment

@@ -207,9 +207,7 @@ class Case:
     # Called with a device and whether to leave out all values; returns the loop's arguments.
     prepare: Callable[[torch.device, bool], tuple[Any, ...]]
     fault: str
-    no_data: bool = (
-        False  # whether its time is judged without values, at a size too large to compute here
-    )
+    no_data: bool = False  # whether its time is judged without values, at a size too large to compute here
     profile: str = "T4"  # the GPU to simulate
     drawn: int | None = 2  # how many steps the picture shows; None for all
 

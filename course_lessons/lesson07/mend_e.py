@@ -49,9 +49,7 @@ def _judge_e(got, judge):
         judge.no("in-pieces" if got.calls > len(got.steps) else "wrong-value", **seen)
 
 
-E_MISTAKES = known_mistakes_of(
-    mend_e, {"summed": {"model(x), y)": 'model(x), y, reduction="sum")'}}
-)
+E_MISTAKES = known_mistakes_of(mend_e, {"summed": {"model(x), y)": 'model(x), y, reduction="sum")'}})
 
 
 EXERCISE = mend(

@@ -38,9 +38,7 @@ class _Shares(OrValueError):
 
 def _read(judge, got):
     if isinstance(got, BaseException):
-        judge.no(
-            "returned", seen=_("{got!r} returned").format(got=got), expected=_("ValueError raised")
-        )
+        judge.no("returned", seen=_("{got!r} returned").format(got=got), expected=_("ValueError raised"))
     return judge.number(got)
 
 

@@ -135,9 +135,7 @@ print(smooth)  # 3.71
             **{name: (value.dtype, value) for name, value in got.items()},
         },
         alike=nearly(),
-        situation=lambda states, decay: _("{text}, decay {decay}").format(
-            text=states.text, decay=decay
-        ),
+        situation=lambda states, decay: _("{text}, decay {decay}").format(text=states.text, decay=decay),
     ),
     why="In 16 bits, one update of a slow average is smaller than half the gap between two numbers, so the "
     "average stays where it began, and you'd evaluate the network as it was at the start. "

@@ -13,9 +13,7 @@ def bucket_lengths(lengths, per_shape, per_token):
     for longest in sorted(set(lengths)):
         best[longest] = min(
             (
-                cost
-                + per_shape
-                + per_token * longest * sum(shorter < n <= longest for n in lengths),
+                cost + per_shape + per_token * longest * sum(shorter < n <= longest for n in lengths),
                 [*chosen, longest],
             )
             for shorter, (cost, chosen) in best.items()
@@ -83,9 +81,7 @@ def _shown(seen):
 
 
 def _situation(lengths, per_shape, per_token):
-    counts = ", ".join(
-        _("{k} of {n}").format(k=k, n=n) for n, k in sorted(Counter(lengths).items())
-    )
+    counts = ", ".join(_("{k} of {n}").format(k=k, n=n) for n, k in sorted(Counter(lengths).items()))
     return _("{counts}; {per_shape:g} s a length, {per_token:g} s a token").format(
         counts=counts or _("no sequences"), per_shape=per_shape, per_token=per_token
     )

@@ -46,9 +46,7 @@ def peak_of(blocks, chosen):
 
 def _draw(rng):
     sizes = range(rng.randint(2, 5))
-    blocks = [
-        (rng.randint(1, 9), rng.randint(5, 40), float(rng.choice((1, 2, 3, 5, 8)))) for _ in sizes
-    ]
+    blocks = [(rng.randint(1, 9), rng.randint(5, 40), float(rng.choice((1, 2, 3, 5, 8)))) for _ in sizes]
     chosen = {number for number in sizes if rng.random() < 0.5}
     return blocks, peak_of(blocks, chosen) - rng.choice((0, 0, 0, 1))
 

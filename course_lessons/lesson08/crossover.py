@@ -87,9 +87,7 @@ print(streak)  # 2
         draw=_draw,
         read=lambda judge, got: got if got is None else judge.number(got),
         alike=operator.eq,
-        situation=lambda rows: _("speed-ups {rows}").format(
-            rows=", ".join(f"{n}: {s}" for n, *_, s in rows)
-        ),
+        situation=lambda rows: _("speed-ups {rows}").format(rows=", ".join(f"{n}: {s}" for n, *_, s in rows)),
         shown=lambda n: "None" if n is None else f"{n:g}",
     ),
     why="The first size that wins may have won by noise. Asking for all larger ones too costs nothing and "

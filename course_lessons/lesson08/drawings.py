@@ -86,9 +86,7 @@ def comparison(results: Mapping[str, tuple[Sequence[float], float, float]], kind
     ]
     head = (
         _("format"),
-        _("accuracy, %, {n_first_value} seeds").format(
-            n_first_value=len(next(iter(results.values()))[0])
-        ),
+        _("accuracy, %, {n_first_value} seeds").format(n_first_value=len(next(iter(results.values()))[0])),
         _("time"),
         _("peak"),
     )
@@ -119,9 +117,7 @@ def memory_fit(
     ax.axhline(capacity, color="#000000", linestyle="--", linewidth=1.2)
     ax.text(0, capacity, _(" the card"), va="bottom")
     ax.plot([full, full], [0, capacity], color=GREEN, linestyle=":")
-    ax.text(
-        full, 0.06 * capacity, _("{full:,.0f} samples ").format(full=full), ha="right", color=GREEN
-    )
+    ax.text(full, 0.06 * capacity, _("{full:,.0f} samples ").format(full=full), ha="right", color=GREEN)
     ax.set(xlabel=_("batch size"), ylabel=_("peak, MiB"), xlim=(0, None), ylim=(0, 1.15 * capacity))
     ax.legend(loc="center left")
     present(
@@ -164,9 +160,7 @@ def gradient_gaps(gaps: Mapping[str, Mapping[str, float]]) -> None:
         f"{way}: " + ", ".join(f"{name} {value:.2g}" for name, value in values.items())
         for way, values in gaps.items()
     )
-    present(
-        fig, _("Gaps between accumulated and whole gradients, as bars. {each}.").format(each=each)
-    )
+    present(fig, _("Gaps between accumulated and whole gradients, as bars. {each}.").format(each=each))
 
 
 def progress_by_level() -> None:

@@ -61,9 +61,7 @@ def _cases():
 def _run(function, work, devices):
     """Return the pair that a call gives, or what came out of it in words."""
     try:
-        return tuple(
-            Judge().is_a(function(work, devices), (tuple, list), _("a pair: device, result"))
-        )
+        return tuple(Judge().is_a(function(work, devices), (tuple, list), _("a pair: device, result")))
     except BaseException as raised:
         error = getattr(raised, "error", raised)
         if error is work.bug or error in _REFUSALS.values():

@@ -86,9 +86,7 @@ def _judge_on(device, got, right, judge):
             "new-scaler",
             seen=_("a scale {later:.4g} times too large after an overflow").format(later=later),
         )
-    judge.expect(
-        _("steps of the optimiser{where}").format(where=where), len(got.steps), len(right.steps)
-    )
+    judge.expect(_("steps of the optimiser{where}").format(where=where), len(got.steps), len(right.steps))
     judge.expect(f"weights{where}", got.weights, right.weights, alike=nearly(0.02, 2e-3))
 
 

@@ -70,9 +70,7 @@ _LINES = ComparesToReference(
     known_mistakes_of(gpu_list, MISTAKES),
     read=lambda judge, got: list(judge.is_a(got, (list, tuple), _("a list of texts"))),
     alike=same,
-    situation=lambda cuda: _("the cards {cards}").format(
-        cards=[tuple(card) for card in cuda.cards]
-    ),
+    situation=lambda cuda: _("the cards {cards}").format(cards=[tuple(card) for card in cuda.cards]),
 )
 
 

@@ -57,9 +57,7 @@ DEVICE_ROWS = (
 def _draw(rng):  # no two rows have the same time
     size, on_device = rng.randint(3, 8), rng.random() < 0.6
     rows = []
-    for cpu, device, more, most in zip(
-        *(rng.sample(range(12), size) for _ in range(4)), strict=True
-    ):
+    for cpu, device, more, most in zip(*(rng.sample(range(12), size) for _ in range(4)), strict=True):
         times = (device + 3 * most, device) if on_device else ()
         rows.append(_Row(f"op{len(rows)}", rng.randint(1, 9), 100 + cpu + more, cpu, *times))
     return rows, rng.randint(1, size + 1)

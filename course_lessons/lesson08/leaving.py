@@ -69,9 +69,7 @@ def _check_leaving(answer, judge):
         if got != expected:
             judge.no(
                 diagnosis,
-                seen=_("{got} for {what}; {hits} of 6 are right").format(
-                    got=got, what=what, hits=hits
-                ),
+                seen=_("{got} for {what}; {hits} of 6 are right").format(got=got, what=what, hits=hits),
             )
 
 

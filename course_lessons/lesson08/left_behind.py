@@ -81,9 +81,7 @@ _NAMES = ComparesToReference(
     known_mistakes_of(left_behind, MISTAKES),
     read=lambda judge, got: list(judge.is_a(got, (list, tuple), _("a list of names"))),
     look=_look,
-    situation=lambda module, device: _("device {device} and {text}").format(
-        device=device, text=module.text
-    ),
+    situation=lambda module, device: _("device {device} and {text}").format(device=device, text=module.text),
 )
 
 

@@ -51,9 +51,7 @@ def _situation(logits, targets, mask):
     nan = logits[:, 0].isnan()
     text = _("{sum} of {n_mask} rows that count").format(sum=int(mask.sum()), n_mask=len(mask))
     return (
-        _("{text}; rows with NaN: {nonzero}").format(
-            text=text, nonzero=nan.nonzero().flatten().tolist()
-        )
+        _("{text}; rows with NaN: {nonzero}").format(text=text, nonzero=nan.nonzero().flatten().tolist())
         if nan.any()
         else text
     )

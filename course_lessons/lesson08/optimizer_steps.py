@@ -30,9 +30,7 @@ _MISTAKES = {
     "multiplies": {_GROUPS: "batches * accumulate"},
     "drops-tail": {" if drop_last else math.ceil(samples / batch_size)": ""},
     "joins-epochs": (
-        lambda n, b, k, e, drop=False: math.ceil(
-            (n * e // b if drop else math.ceil(n * e / b)) / k
-        ),
+        lambda n, b, k, e, drop=False: math.ceil((n * e // b if drop else math.ceil(n * e / b)) / k),
         lambda n, b, k, e, drop=False: math.ceil(n * e / (b * k)),
     ),
 }

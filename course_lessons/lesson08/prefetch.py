@@ -93,9 +93,9 @@ def _check_prefetch(answer, judge):
         source = _Source(range(1, 21))
         loop = _Loop(answer, source, bound, judge, take=2)
         for taken, loaded in enumerate(loop.loaded, 1):
-            seen = _(
-                "{loaded} batches loaded by the time the loop had {taken}, bound {bound}"
-            ).format(loaded=loaded, taken=taken, bound=bound)
+            seen = _("{loaded} batches loaded by the time the loop had {taken}, bound {bound}").format(
+                loaded=loaded, taken=taken, bound=bound
+            )
             if loaded <= taken or loop in source.threads:
                 judge.no("not-ahead", seen=seen, expected=_("loading goes on meanwhile"))
             if loaded != taken + bound:

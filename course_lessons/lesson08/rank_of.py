@@ -70,9 +70,7 @@ def _check_rank_of(answer, judge):
     texts = []
     for environment in _HALVES:
         missing = [name for name in _NAMES if name not in environment]
-        expected = _("a ValueError that names {missing} and torchrun").format(
-            missing=", ".join(missing)
-        )
+        expected = _("a ValueError that names {missing} and torchrun").format(missing=", ".join(missing))
         try:
             got = answer(environment)
         except Raised as raised:
@@ -89,9 +87,7 @@ def _check_rank_of(answer, judge):
         how = re.search(r"torchrun|torch\.distributed\.(run|launch)", texts[-1], re.IGNORECASE)
         if not named >= set(missing) or not how:
             judge.no(
-                seen=_("{last_text} for {environment}").format(
-                    last_text=texts[-1], environment=environment
-                ),
+                seen=_("{last_text} for {environment}").format(last_text=texts[-1], environment=environment),
                 expected=expected,
             )
     if len(set(texts)) == 1:

@@ -46,9 +46,7 @@ def _check_save_on_one(answer, judge):
         saved, right = run.results[0]
         writers = [rank for rank, (states, _) in enumerate(run.results) for _ in states]
         several = "every-rank" if len(set(writers)) > 1 else "wrong-value"
-        judge.expect(
-            _("of {ranks} ranks, those that saved").format(ranks=ranks), writers, [0], several
-        )
+        judge.expect(_("of {ranks} ranks, those that saved").format(ranks=ranks), writers, [0], several)
         state = judge.is_a(saved[0], Mapping, _("a state_dict"))
         kind = "missing-keys" if set(state) < set(right) else "wrong-value"
         if all(f"module.{key}" in state for key in right):

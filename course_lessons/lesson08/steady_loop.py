@@ -53,9 +53,7 @@ def _in_memory(loop):
         stats = functools.partial(torch.sim.memory_stats, device)
         model = nn.Linear(64, 4096, device="meta").to_empty(device=device)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        optimizer.register_step_post_hook(
-            lambda *_: held.append(stats()["allocated_bytes.all.current"])
-        )
+        optimizer.register_step_post_hook(lambda *_: held.append(stats()["allocated_bytes.all.current"]))
         batch = torch.zeros(1024, 64), torch.zeros(1024, dtype=torch.int64)
         loop(model, [batch] * _STEPS, optimizer, device)
         grown = held[-1] - held[1] if len(held) > 1 else 0
@@ -80,17 +78,13 @@ def _check_steady_loop(answer, judge, collect):
         waits, least = (_trained(device, loop, 8, 8, 5)[2] for loop in (answer, steady_loop))
     if problem:
         print(
-            _("Judged without the simulated device, so not by its memory. {problem}").format(
-                problem=problem
-            )
+            _("Judged without the simulated device, so not by its memory. {problem}").format(problem=problem)
         )
         return
     collect.reset_mock()
     (peak, grown, freed), (usual, *__) = _in_memory(answer), _in_memory(steady_loop)
     if grown > 2**20:
-        seen = _("{grown:,} bytes more at step {steps} than at step 2").format(
-            grown=grown, steps=_STEPS
-        )
+        seen = _("{grown:,} bytes more at step {steps} than at step 2").format(grown=grown, steps=_STEPS)
         judge.no("grows", seen=seen, expected=_("no more from step to step"))
     if peak > usual + 2**20:
         judge.no(
@@ -99,9 +93,7 @@ def _check_steady_loop(answer, judge, collect):
             expected=_("{usual:,}, as before").format(usual=usual),
         )
     if freed:
-        seen = _("{freed} blocks of the cache given back in {steps} steps").format(
-            freed=freed, steps=_STEPS
-        )
+        seen = _("{freed} blocks of the cache given back in {steps} steps").format(freed=freed, steps=_STEPS)
         judge.no("emptied", seen=seen, expected=_("none: the next step wants them"))
     judge.expect(_("calls of gc.collect()"), collect.call_count, 0, "collects")
     if waits > least:

@@ -54,15 +54,11 @@ def _trained(make_optimizer, fuse=None):
             optimizer.zero_grad()
         left += [p.grad.clone() for p in parameters if p.grad is not None]
         moved = [p.detach() - b for p, b in zip(parameters, before, strict=True)]
-        still = still or [
-            not m.any() for p, m in zip(parameters, moved, strict=True) if p.requires_grad
-        ]
+        still = still or [not m.any() for p, m in zip(parameters, moved, strict=True) if p.requires_grad]
     return moved, still, left, gradients.peak
 
 
-_FORGETFUL = edited(
-    step_in_backward, {"optimizers[parameter].step()": "make_optimizer([parameter]).step()"}
-)
+_FORGETFUL = edited(step_in_backward, {"optimizers[parameter].step()": "make_optimizer([parameter]).step()"})
 
 
 @one_thread()
@@ -76,9 +72,9 @@ def _check_step_in_backward(answer, judge):
         right, __, __, usual = _trained(make_optimizer)
         if all(still[:-1]):
             kind = "none-moved" if still[-1] else "late-names"
-            seen = _(
-                "{sum_still} of {n_still} parameters are as before the first backward()"
-            ).format(sum_still=sum(still), n_still=len(still))
+            seen = _("{sum_still} of {n_still} parameters are as before the first backward()").format(
+                sum_still=sum(still), n_still=len(still)
+            )
             judge.no(kind, seen=seen, expected=_("all of them trained"))
         if left:
             kind = "gradients-stay" if any(g.any() for g in left) else "wrong-value"

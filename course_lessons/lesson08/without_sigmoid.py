@@ -28,9 +28,7 @@ def _check_without_sigmoid(answer, judge):
         judge.expect(_("number of things"), len(got), 3)
         network, loss_fn, decide = got
         if not list(judge.is_a(network, nn.Module, _("first the network")).parameters()):
-            judge.no(
-                seen=_("first {network}").format(network=network), expected=_("first the network")
-            )
+            judge.no(seen=_("first {network}").format(network=network), expected=_("first the network"))
         outputs = judge.is_a(network(x), Tensor, _("a tensor from the network")).detach()
         if not nearly(1e-4, 1e-4)(outputs, logits):
             stays = nearly()(outputs, probabilities)

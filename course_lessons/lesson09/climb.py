@@ -70,9 +70,9 @@ class Climb:
         found = [path for path in self.folder.glob(self._stem("*") + ".json") if path != self._path]
         if file is None and not found:
             print(
-                _(
-                    "There is no earlier climb in {folder}: this one begins at the first rung."
-                ).format(folder=self.folder)
+                _("There is no earlier climb in {folder}: this one begins at the first rung.").format(
+                    folder=self.folder
+                )
             )
             return
         path = Path(file) if file else max(found, key=lambda path: path.stat().st_mtime)
@@ -104,8 +104,7 @@ class Climb:
         self._earlier = still
         print(
             _(
-                "{path}: {n_earlier} rungs are taken up. Run their cells: each shows at once "
-                "what it found."
+                "{path}: {n_earlier} rungs are taken up. Run their cells: each shows at once what it found."
             ).format(path=path.name, n_earlier=len(self._earlier))
         )
         if reference:
@@ -117,9 +116,7 @@ class Climb:
         moved = [r.name for r in self.rungs if self._moved(r)]
         if moved:
             notes.append(
-                _("measured on another ladder than this one: {moved}").format(
-                    moved=", ".join(moved)
-                )
+                _("measured on another ladder than this one: {moved}").format(moved=", ".join(moved))
             )
         show_rungs(self.rungs, "measured", " · ".join(notes))
 

@@ -98,9 +98,7 @@ def _judge_chances(calls, pad, flip, judge):
         one_offset = len(place.unique()) == 1 and int(place[0]) != side * side // 2
         for at in range(side * side):
             what = _("cut {at} down, {at2} right").format(at=at // side, at2=at % side)
-            judge_share(
-                place == at, 1 / side**2, what, "one-offset" if one_offset else "wrong-value"
-            )
+            judge_share(place == at, 1 / side**2, what, "one-offset" if one_offset else "wrong-value")
         one_coin = 0 < flip < 1 and len(mirrored.unique()) == 1
         judge_share(mirrored, flip, "mirrored", "one-coin" if one_coin else "wrong-value")
         for way, place in (("down", top), (_("to the right"), left)):
@@ -123,9 +121,7 @@ def _judge_chances(calls, pad, flip, judge):
             judge_share(
                 same,
                 chance,
-                _("as the image {apart} before in the batch ({what})").format(
-                    apart=apart, what=what
-                ),
+                _("as the image {apart} before in the batch ({what})").format(apart=apart, what=what),
             )
 
 

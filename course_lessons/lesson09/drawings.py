@@ -51,9 +51,7 @@ def ladder(heights: Sequence[Height], limit: float | None = None, unit: str = CO
     fig.legend(loc="outside upper center", ncols=5, fontsize=9)
     present(
         fig,
-        _("The ladder, from the bottom up. {summary}").format(
-            summary=_summary(heights, limit, unit)
-        ),
+        _("The ladder, from the bottom up. {summary}").format(summary=_summary(heights, limit, unit)),
     )
 
 
@@ -159,9 +157,7 @@ def _axis_label(heights: Sequence[Height], unit: str) -> str:
     missing = _(", ").join(rung.name for rung in heights if not rung.reached)
     label = _("{unit}/s (measured: median and quartiles)").format(unit=_(unit))
     return (
-        _("{label}\nnot measured here: {missing}").format(label=label, missing=missing)
-        if missing
-        else label
+        _("{label}\nnot measured here: {missing}").format(label=label, missing=missing) if missing else label
     )
 
 

@@ -19,8 +19,7 @@ _MISTAKES = {
     "no-warm-up": ({_RISE: "1"}, {f"min({_RISE}, {_FALL})": "(steps - step) / steps"}),
     "stays-up": {_FALL: "1"},
     "cosine": {
-        f"min({_RISE}, {_FALL})": f"({_RISE} if step < warm else "
-        f"(1 + math.cos(math.pi * (1 - {_FALL}))) / 2)"
+        f"min({_RISE}, {_FALL})": f"({_RISE} if step < warm else (1 + math.cos(math.pi * (1 - {_FALL}))) / 2)"
     },
 }
 

@@ -140,9 +140,7 @@ class Ledger(Climb):
             try:
                 speed_up = self.compare(old, {**old, **change}, name)
                 if keep or (keep is None and (speed_up.q1 or 0) > 1):
-                    accuracy = self.accuracy(
-                        {**old, **change}, _("{name}: does it learn?").format(name=name)
-                    )
+                    accuracy = self.accuracy({**old, **change}, _("{name}: does it learn?").format(name=name))
                 kept, why = _verdict(speed_up, accuracy, reference, keep)
             except (RuntimeError, ImportError, OSError) as error:
                 first = (str(error).strip().splitlines() or [_("no message")])[0]

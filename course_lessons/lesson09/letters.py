@@ -71,9 +71,7 @@ def in_turns(
     rank, ranks = dist.get_rank(), dist.get_world_size()
     if rank == 0:
         _seconds(alone, 2, device)
-    count = torch.tensor(
-        [max(1, round(TURN / (_seconds(alone, 2, device) / 2)))] if not rank else [0]
-    )
+    count = torch.tensor([max(1, round(TURN / (_seconds(alone, 2, device) / 2)))] if not rank else [0])
     count = count.to(device)
     dist.broadcast(count, 0)
 

@@ -12,9 +12,7 @@ from course_lessons.lesson09.ledger import Ledger
 from course_utils.timing import Measurement
 
 
-def note_rates(
-    ledger: Ledger, rate: float, limit: float, mfu: float, unit: str, flops: float
-) -> None:
+def note_rates(ledger: Ledger, rate: float, limit: float, mfu: float, unit: str, flops: float) -> None:
     """Print, and note for the report card, how fast the loops are, and how far from the limit.
 
     Parameters
@@ -32,16 +30,14 @@ def note_rates(
     """
     print(_("products and convolutions of one image: {flops:.2f} MFLOP").format(flops=flops / 1e6))
     print(
-        _(
-            "reached: {rate:,.0f} images/s, {share:.1%} of what the floor allows; MFU {mfu:.1%}"
-        ).format(rate=rate, share=rate / limit, mfu=mfu)
+        _("reached: {rate:,.0f} images/s, {share:.1%} of what the floor allows; MFU {mfu:.1%}").format(
+            rate=rate, share=rate / limit, mfu=mfu
+        )
     )
     ledger.result(_("images/s, first loop"), ledger.base)
     ledger.result(
         _("images/s, best loop"),
-        _("{rate:,.0f}, {share:.1%} of what the floor allows").format(
-            rate=rate, share=rate / limit
-        ),
+        _("{rate:,.0f}, {share:.1%} of what the floor allows").format(rate=rate, share=rate / limit),
     )
     ledger.result(_("MFU, of the rate measured here"), f"{mfu:.1%} ({unit})")
     ledger.result(_("FLOPs of an image"), f"{flops / 1e6:.2f} MFLOP")
@@ -74,9 +70,9 @@ def note_mfu(ledger: Ledger, weights: int, unit: str, plain: float, best: float)
     ):
         share = 6 * weights * rate / limit
         print(
-            _(
-                "{which}: {rate:,.0f} letters/s; MFU {share:.1%} of {limit:,.0f} GFLOP/s in {name}"
-            ).format(which=which, rate=rate, share=share, limit=limit / 1e9, name=name)
+            _("{which}: {rate:,.0f} letters/s; MFU {share:.1%} of {limit:,.0f} GFLOP/s in {name}").format(
+                which=which, rate=rate, share=share, limit=limit / 1e9, name=name
+            )
         )
         ledger.result(_("MFU, {which}").format(which=which), f"{share:.1%} ({name})")
 
@@ -108,9 +104,7 @@ def note_runs(
     scores = [points[-1][1] for points in runs]
     seconds = [points[-1][0] for points in runs]
     reached = sum(score >= target for score in scores)
-    span = _("{min_scores:.2%} to {max_scores:.2%}").format(
-        min_scores=min(scores), max_scores=max(scores)
-    )
+    span = _("{min_scores:.2%} to {max_scores:.2%}").format(min_scores=min(scores), max_scores=max(scores))
     print(
         _("{reached} of {n_runs} runs reach {target:.0%}: {span}").format(
             reached=reached, n_runs=len(runs), target=target, span=span
@@ -118,9 +112,9 @@ def note_runs(
     )
     print(_("their accuracy in the median: {median:.2%}").format(median=statistics.median(scores)))
     print(
-        _(
-            "time to {target:.0%}: {took:.2f} s in the median; first loop, one run: {took_first:.1f} s"
-        ).format(target=target, took=took, took_first=took_first)
+        _("time to {target:.0%}: {took:.2f} s in the median; first loop, one run: {took_first:.1f} s").format(
+            target=target, took=took, took_first=took_first
+        )
     )
     ledger.result(
         _("time to {target:.0%}").format(target=target),
@@ -129,9 +123,7 @@ def note_runs(
     ledger.result(_("one run takes"), Measurement.of(seconds, _("a run"), ledger.device))
     ledger.result(
         _("accuracy after it"),
-        _("{span}, {reached} of {n_runs} there").format(
-            span=span, reached=reached, n_runs=len(runs)
-        ),
+        _("{span}, {reached} of {n_runs} there").format(span=span, reached=reached, n_runs=len(runs)),
     )
     ledger.result(
         _("time to {target:.0%}, first loop").format(target=target),

@@ -92,9 +92,7 @@ def _check_net(answer, judge, blocks, device):
     if part_of.keys() - {layer for group in groups for layer in group} == {*parts[-1]}:
         diagnosis = "no-root"
     names = {module: name for name, module in net.named_modules()}
-    seen, expected = (
-        sorted([names[layer] for layer in group] for group in each) for each in (groups, parts)
-    )
+    seen, expected = (sorted([names[layer] for layer in group] for group in each) for each in (groups, parts))
     judge.expect("groups", seen, expected, diagnosis)
     meta = [names[e] for e in layers if e.weight.is_meta or e.scale.is_meta]
     judge.expect(_("layers on meta"), meta, [], "still-meta")

@@ -63,9 +63,7 @@ def _check(answer, judge):
 
         run = on_ranks(program, answer, ranks, judge, "one-rank")
         if shape[-1] == 64 and max(run.sent) >= 4 * 64:
-            seen = _("{max_sent} bytes from a rank; its outputs have 16").format(
-                max_sent=max(run.sent)
-            )
+            seen = _("{max_sent} bytes from a rank; its outputs have 16").format(max_sent=max(run.sent))
             judge.no("sends-weights", seen=seen, expected=_("outputs alone are sent"))
         right = F.linear(*_layer(shape, outputs))
         parts, share = right.chunk(ranks, dim=-1), right.numel() // ranks

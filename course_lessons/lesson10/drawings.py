@@ -20,9 +20,7 @@ from . import timeline
 
 _HATCHES = ("", "////", "....")
 _COLOURS = (ORANGE, "////"), (COLOURS[3], "...."), (BLUE, ""), (COLOURS[5], "")
-_LOOKS = dict(
-    zip((N_("gather"), N_("scatter"), N_("forward"), N_("backward")), _COLOURS, strict=True)
-)
+_LOOKS = dict(zip((N_("gather"), N_("scatter"), N_("forward"), N_("backward")), _COLOURS, strict=True))
 
 
 def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figure, str]:
@@ -54,9 +52,7 @@ def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figur
     ax.set(xlim=(0, 1.12 * longest), ylim=(len(cases) - 0.5, -0.5), xlabel=_("GB on each rank"))
     ax.grid(axis="y", visible=False)
     fig.legend(loc="upper center", ncols=4, fontsize=9.5)
-    told = _("; ").join(
-        f"{name} {amount(sum(parts.values()) / 1e9, 'GB')}" for name, parts in cases.items()
-    )
+    told = _("; ").join(f"{name} {amount(sum(parts.values()) / 1e9, 'GB')}" for name, parts in cases.items())
     return fig, _("Bytes on each rank, beside a card of {card:g} GB: {told}.").format(
         card=card / 1e9, told=told
     )

@@ -18,23 +18,17 @@ def sharding() -> None:
     """Let the learner choose model, cards and dtype, and see what each stage leaves on a card."""
 
     def draw(parameters: float, ranks: int, dtype: torch.dtype) -> tuple[Figure, str]:
-        cases = {
-            name: bytes_per_rank(parameters, ranks, stage, dtype)
-            for stage, name in enumerate(STAGES)
-        }
+        cases = {name: bytes_per_rank(parameters, ranks, stage, dtype) for stage, name in enumerate(STAGES)}
         return drawings.memory(cases, CARD)
 
     sizes = [1e9, 8e9, 70e9, 405e9]
     Explorer(
         question=_(
-            "8 billion parameters in float32 need 128 GB on one card. What does ZeRO-1 keep on each of "
-            "64?"
+            "8 billion parameters in float32 need 128 GB on one card. What does ZeRO-1 keep on each of 64?"
         ),
         guesses=("2 GB", "33 GB", "65 GB", "128 GB"),
         controls={
-            "parameters": slider(
-                _("parameters"), sizes, 8e9, lambda n: _("{n:g} billion").format(n=n / 1e9)
-            ),
+            "parameters": slider(_("parameters"), sizes, 8e9, lambda n: _("{n:g} billion").format(n=n / 1e9)),
             "ranks": slider(_("cards"), [1, 2, 4, 8, 64, 512]),
             "dtype": slider("dtype", [torch.float32, torch.bfloat16], None, _name),
         },
@@ -50,9 +44,7 @@ def sharding() -> None:
 def step() -> None:
     """Let the learner change the network's pace and the layers, and see FSDP's lanes and memory."""
     Explorer(
-        question=_(
-            "What does keeping the gathered layers after forward save, and what does it cost?"
-        ),
+        question=_("What does keeping the gathered layers after forward save, and what does it cost?"),
         guesses=(
             _("time, for memory"),
             _("memory, for time"),

@@ -25,8 +25,7 @@ _SHAPES = (
 
 def _draw(source):
     shapes = [
-        tuple(source.randint(1, 12) for _ in range(source.randint(1, 4)))
-        for _ in range(source.randint(1, 3))
+        tuple(source.randint(1, 12) for _ in range(source.randint(1, 4))) for _ in range(source.randint(1, 3))
     ]
     return shapes, source.randint(2, 8)
 

@@ -40,9 +40,7 @@ class Timeline:
         return max(count for _, count in self.whole)
 
 
-def step(
-    layers: int = 4, gather: float = 1.0, compute: float = 1.5, reshard: bool = True
-) -> Timeline:
+def step(layers: int = 4, gather: float = 1.0, compute: float = 1.5, reshard: bool = True) -> Timeline:
     """Return what a step of equal layers does: forward, then backward, which computes twice as much.
 
     A layer is gathered while the one before computes; at most two are whole in forward with ``reshard``. One

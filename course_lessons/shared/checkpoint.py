@@ -43,9 +43,7 @@ def save(folder: Path, epochs: int, **parts: Any) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     new, last, previous = (folder / name for name in ("last.pt.new", "last.pt", "previous.pt"))
     with new.open("wb") as file:
-        torch.save(
-            {name: part.state_dict() for name, part in parts.items()} | {"epochs": epochs}, file
-        )
+        torch.save({name: part.state_dict() for name, part in parts.items()} | {"epochs": epochs}, file)
         file.flush()  # out of Python's buffer
         os.fsync(file.fileno())  # out of the system's, onto the disk
     if last.exists():
@@ -116,15 +114,11 @@ def newest_whole(folder: Path, *names: str) -> tuple[str | None, dict[str, Any]]
                 raise ValueError(_("a wrong bit"))
             return name, torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         except _DAMAGE:
-            print(
-                _("{name} is cut short or damaged: put aside as {name}.damaged.").format(name=name)
-            )
+            print(_("{name} is cut short or damaged: put aside as {name}.damaged.").format(name=name))
             os.replace(folder / name, folder / f"{name}.damaged")
     if existing or any(folder.glob("*.damaged")):
         raise RuntimeError(
-            _("No checkpoint in {folder} can be read. Start again in an empty folder.").format(
-                folder=folder
-            )
+            _("No checkpoint in {folder} can be read. Start again in an empty folder.").format(folder=folder)
         )
     return None, {}
 

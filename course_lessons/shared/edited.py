@@ -102,8 +102,6 @@ def _span(source: str, old: str) -> tuple[int, int]:
         start = source.find(first, start + 1)
     if len(spans) != 1:
         raise ValueError(
-            _("{n_spans} times in the source, not once: {old!r}").format(
-                n_spans=len(spans), old=old
-            )
+            _("{n_spans} times in the source, not once: {old!r}").format(n_spans=len(spans), old=old)
         )
     return spans[0]

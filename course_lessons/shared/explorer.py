@@ -103,9 +103,9 @@ class Explorer:
         count = sum(1 for _ in self.positions())
         if count > MOST_FRAMES:
             raise ValueError(
-                _(
-                    "{count} pictures, more than {most_frames}: give the controls fewer positions."
-                ).format(count=count, most_frames=MOST_FRAMES)
+                _("{count} pictures, more than {most_frames}: give the controls fewer positions.").format(
+                    count=count, most_frames=MOST_FRAMES
+                )
             )
 
     def positions(self) -> itertools.product[tuple[int, ...]]:
@@ -172,9 +172,7 @@ def still(explorer: Explorer) -> None:
     at = " · ".join(f"{control.label}: {control.options[i][0]}" for control, i in pairs)
     show(Bundle(at, html.escape(at)))
     found = html.escape(explorer.found)
-    folded = _("<details><summary>What moving it shows</summary>{found}</details>").format(
-        found=found
-    )
+    folded = _("<details><summary>What moving it shows</summary>{found}</details>").format(found=found)
     show(Bundle(explorer.found, folded))
 
 
@@ -308,8 +306,7 @@ def page(explorer: Explorer) -> str:
         name=f"explorer-{uuid4().hex[:8]}",
         question=html.escape(explorer.question),
         guesses=" ".join(
-            f'<button type="button" aria-pressed="false">{html.escape(g)}</button>'
-            for g in explorer.guesses
+            f'<button type="button" aria-pressed="false">{html.escape(g)}</button>' for g in explorer.guesses
         ),
         controls="".join(_mover(control) for control in explorer.controls.values()),
         picture=_img(*frames[",".join(map(str, start))]),

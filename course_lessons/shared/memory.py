@@ -77,9 +77,7 @@ def by_kind(
     return {kind: sum(_new_bytes(tensors, device, seen)) for kind, tensors in kinds.items()}
 
 
-def _new_bytes(
-    tensors: Iterable[Tensor], device: torch.device | str | None, seen: set[int]
-) -> Iterator[int]:
+def _new_bytes(tensors: Iterable[Tensor], device: torch.device | str | None, seen: set[int]) -> Iterator[int]:
     for tensor in tensors:
         if device is not None and tensor.device != torch.device(device):
             continue
@@ -95,9 +93,7 @@ class Phase:
     """One part of a training step: its name, such as ``"forward"``, and the bytes in memory."""
 
     name: str
-    samples: list[
-        dict[str, int]
-    ]  # by kind: at the start, after operations that changed them, at the end
+    samples: list[dict[str, int]]  # by kind: at the start, after operations that changed them, at the end
     peak: int = 0  # the most bytes at once, as the device counted them
 
     @property
@@ -213,9 +209,7 @@ class Meter:
                 _(" {capacity} of memory").format(capacity=amount(capacity, "B")),
                 va="bottom",
             )
-        ax.set(
-            xlim=(0, len(self.phases)), ylim=(0, None), ylabel=_("memory, {unit}").format(unit=unit)
-        )
+        ax.set(xlim=(0, len(self.phases)), ylim=(0, None), ylabel=_("memory, {unit}").format(unit=unit))
         ax.set_xticks([])
         ax.set_xlabel(_("one operation after another, every phase drawn equally wide"))
         handles, labels = ax.get_legend_handles_labels()
@@ -274,9 +268,7 @@ def _written(nbytes: int, unit: str) -> str:
 
 
 def _kinds_in_words(kinds: dict[str, int]) -> str:
-    return ", ".join(f"{_(kind)} {amount(n, 'B')}" for kind, n in kinds.items() if n) or _(
-        "nothing"
-    )
+    return ", ".join(f"{_(kind)} {amount(n, 'B')}" for kind, n in kinds.items() if n) or _("nothing")
 
 
 # --- A device of one's own, and one without values
@@ -302,9 +294,7 @@ class Need:
 
 
 @worker.run_in_worker
-def on_card(
-    room: str, work: Callable[[torch.device], Any], *, expandable_segments: bool = False
-) -> Any:
+def on_card(room: str, work: Callable[[torch.device], Any], *, expandable_segments: bool = False) -> Any:
     """Run ``work(card)`` on a simulated device with so much memory, and return what it returns."""
     with temporary_device(room, expandable_segments=expandable_segments) as card:
         return work(card)

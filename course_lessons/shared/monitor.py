@@ -22,9 +22,7 @@ def unavailable(device: torch.device | str) -> str | None:
     try:
         torch.cuda.utilization(device)
     except ImportError:
-        return _(
-            "A live plot needs one package more: run %pip install nvidia-ml-py and this cell again."
-        )
+        return _("A live plot needs one package more: run %pip install nvidia-ml-py and this cell again.")
     except Exception as error:  # noqa: BLE001  (NVIDIA's errors and AMD's have no base in common)
         return _("The driver does not say how busy this card is: {error}").format(error=error)
     return None

@@ -76,9 +76,7 @@ class Facts:
 
 
 def _of_the_most(share: float) -> str:
-    return (
-        _("not counted") if math.isnan(share) else _("{share:.0%} of the most").format(share=share)
-    )
+    return _("not counted") if math.isnan(share) else _("{share:.0%} of the most").format(share=share)
 
 
 class Counted(TorchDispatchMode):
@@ -215,9 +213,7 @@ def lacks(device: torch.device | str, tool: str) -> str:
     device = torch.device(device)
     if device.type == "cuda" and _ON_CARDS[tool]():
         return ""
-    return _("{device} has no {tool}: what others published stands below.").format(
-        device=device, tool=tool
-    )
+    return _("{device} has no {tool}: what others published stands below.").format(device=device, tool=tool)
 
 
 _DTYPES = {

@@ -52,9 +52,7 @@ class Trace:
         Begin and end of each step that the profiler counted, in seconds; none where nothing counted steps.
     """
 
-    def __init__(
-        self, spans: Iterable[Span], kind: str, steps: Iterable[tuple[float, float]] = ()
-    ) -> None:
+    def __init__(self, spans: Iterable[Span], kind: str, steps: Iterable[tuple[float, float]] = ()) -> None:
         self.spans = sorted(spans, key=lambda span: span.start)
         self.kind = kind
         self.steps = sorted(steps)
@@ -253,9 +251,9 @@ def read_events(path: Path) -> list[dict[str, Any]]:
         events: list[dict[str, Any]] = content["traceEvents"]
     except (ValueError, KeyError, TypeError, EOFError, gzip.BadGzipFile) as error:
         raise ValueError(
-            _(
-                "{path} is no trace: export one with export_chrome_trace(...) or timeline.export(...)."
-            ).format(path=path)
+            _("{path} is no trace: export one with export_chrome_trace(...) or timeline.export(...).").format(
+                path=path
+            )
         ) from error
     return events
 

@@ -77,9 +77,9 @@ def run(argv: list[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name in ("tools", "tools.commands"):
             return _fail(
-                _(
-                    "{name} needs the course's repository: get it with git clone, and run it there."
-                ).format(name=name),
+                _("{name} needs the course's repository: get it with git clone, and run it there.").format(
+                    name=name
+                ),
                 1,
             )
         if _is_ours(error):
@@ -95,9 +95,7 @@ def run(argv: list[str]) -> int:
         return 1
     except KeyboardInterrupt:
         again = f"{bootstrap.COMMAND} {' '.join(argv[:1])}"
-        return _fail(
-            _("Stopped. Nothing is lost: {again}  goes on from here.").format(again=again), 130
-        )
+        return _fail(_("Stopped. Nothing is lost: {again}  goes on from here.").format(again=again), 130)
 
 
 def module_of(name: str) -> ModuleType:
@@ -119,9 +117,7 @@ def _dispatch(name: str, words: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog=f"{bootstrap.COMMAND} {name}",
         description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + _(". ").rstrip(),
-        epilog=_("What stands after  --  goes to Jupyter or to pytest.")
-        if name in PASS_ON
-        else None,
+        epilog=_("What stands after  --  goes to Jupyter or to pytest.") if name in PASS_ON else None,
     )
     module.add_arguments(parser)
     args = parser.parse_args(words)
@@ -158,9 +154,7 @@ def _overview() -> str:
             "",
             *lines,
             "",
-            _("{command} COMMAND --help  lists the options of a command.").format(
-                command=bootstrap.COMMAND
-            ),
+            _("{command} COMMAND --help  lists the options of a command.").format(command=bootstrap.COMMAND),
         ]
     )
 

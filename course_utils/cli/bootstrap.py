@@ -72,9 +72,7 @@ def prepare(
     except BrokenPipeError:  # whoever read our output has left
         raise
     except OSError as error:
-        sentence = _("The set-up stopped: {error}. Call this again to try once more.").format(
-            error=error
-        )
+        sentence = _("The set-up stopped: {error}. Call this again to try once more.").format(error=error)
         raise SetupError(faults.of_output(str(error), root) or sentence) from error
     return venv_python(venv)
 
@@ -207,11 +205,7 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
         ours, earlier, note = True, "", {}
         environment.make(venv, {"made_by": MAKER, "torch": choice}, uv, base, keep)
     elif not ours and not finished:
-        print(
-            _("Using the {venv} that is already here; the course did not make it.").format(
-                venv=venv.name
-            )
-        )
+        print(_("Using the {venv} that is already here; the course did not make it.").format(venv=venv.name))
     elif not finished:
         print(_("An earlier set-up did not finish; it resumes."))
     interrupted = bool(note) and not finished
@@ -232,9 +226,9 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
         except SetupError as error:
             systems = ", ".join(pythons(root / WHEELHOUSE)) or _("nothing that has PyTorch")
             print(
-                _(
-                    "The packages in {wheelhouse} are for {systems}, and do not serve here: {error}"
-                ).format(wheelhouse=WHEELHOUSE, systems=systems, error=error)
+                _("The packages in {wheelhouse} are for {systems}, and do not serve here: {error}").format(
+                    wheelhouse=WHEELHOUSE, systems=systems, error=error
+                )
             )
             print(_("Asking the network instead."))
             choice = "auto"

@@ -39,9 +39,7 @@ def child_environment(venv: Path) -> dict[str, str]:
     A kernel named ``python3`` in the user's home must not win over the one of the environment, another
     Python's packages must not be seen, and bytecode is kept, or each kernel compiles PyTorch anew.
     """
-    dropped = (
-        "PYTHONHOME PYTHONPATH PYTHONDONTWRITEBYTECODE __PYVENV_LAUNCHER__ PIP_TARGET PIP_PREFIX"
-    )
+    dropped = "PYTHONHOME PYTHONPATH PYTHONDONTWRITEBYTECODE __PYVENV_LAUNCHER__ PIP_TARGET PIP_PREFIX"
     env = {name: value for name, value in os.environ.items() if name not in dropped.split()}
     kernels = str(venv / "share" / "jupyter")
     return env | {

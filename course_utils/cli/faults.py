@@ -106,16 +106,10 @@ def of_output(output: str, root: Path) -> str | None:
 def no_venv() -> str:
     """Return the sentence for a Python without `venv` or `ensurepip`, where uv is not to be had either."""
     package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
-    apt = _("install that part with  sudo apt install {package}  (or python3-venv)").format(
-        package=package
-    )
-    other = _(
-        "install your system's python3-venv, or Python from https://www.python.org/downloads/"
-    )
+    apt = _("install that part with  sudo apt install {package}  (or python3-venv)").format(package=package)
+    other = _("install your system's python3-venv, or Python from https://www.python.org/downloads/")
     fix = apt if shutil.which("apt-get") else other
-    return _("This Python cannot make virtual environments: {fix}, then call this again.").format(
-        fix=fix
-    )
+    return _("This Python cannot make virtual environments: {fix}, then call this again.").format(fix=fix)
 
 
 def last_error(output: str) -> str:

@@ -68,8 +68,5 @@ class Clone:
             )
         except FileNotFoundError:
             raise SetupError(
-                _(
-                    "This command needs git, which is not here: install it from "
-                    "https://git-scm.com/downloads"
-                )
+                _("This command needs git, which is not here: install it from https://git-scm.com/downloads")
             ) from None

@@ -13,9 +13,7 @@ NEEDS = ("torch", "yaml")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "--name", required=True, help=_("what your instructor calls you: a name, or a seat")
-    )
+    parser.add_argument("--name", required=True, help=_("what your instructor calls you: a name, or a seat"))
     parser.add_argument(
         "--output",
         type=Path,
@@ -32,9 +30,9 @@ def main(args: argparse.Namespace) -> int:
 
     if not hand_in.good_name(args.name):
         print(
-            _(
-                "{args!r} cannot be used as a name: take up to 40 letters, digits, spaces and . @ + -"
-            ).format(args=args.name),
+            _("{args!r} cannot be used as a name: take up to 40 letters, digits, spaces and . @ + -").format(
+                args=args.name
+            ),
             file=sys.stderr,
         )
         return 2
@@ -72,9 +70,7 @@ def main(args: argparse.Namespace) -> int:
             path=path, kept=kept, args=args.name
         )
     )
-    print(
-        _("It holds the name, and for each answer the time, the exercise and what the check said.")
-    )
+    print(_("It holds the name, and for each answer the time, the exercise and what the check said."))
     if other:
         print(
             _(

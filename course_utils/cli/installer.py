@@ -122,9 +122,7 @@ def uv_variables(env: Mapping[str, str]) -> dict[str, str]:
     """Return environment variables for uv: without those that would mislead it, and with pip's settings."""
     kept = {name: text for name, text in env.items() if not _MISLEADING.fullmatch(name)}
     settings = pip_settings()
-    if (
-        "extra-index-url" in settings
-    ):  # pip takes the best of all indexes, uv by itself the first one's
+    if "extra-index-url" in settings:  # pip takes the best of all indexes, uv by itself the first one's
         kept.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
     for name in settings.keys() - {"no-index"}:
         separator = "," if name == "find-links" else " "
@@ -169,9 +167,5 @@ def _python_with_pip(folder: Path) -> str:
     return str(venv_python(folder))
 
 
-def _captured(
-    call: Sequence[str], env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        call, env=env, capture_output=True, encoding="utf-8", errors="replace", check=False
-    )
+def _captured(call: Sequence[str], env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(call, env=env, capture_output=True, encoding="utf-8", errors="replace", check=False)

@@ -41,9 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, help=_("the server's port (else Jupyter chooses)"))
     words = _("the lessons' language (default: COURSE_LANGUAGE, else the system's)")
     parser.add_argument("--language", choices=course_language.languages(), help=words)
-    parser.add_argument(
-        "--check", action="store_true", help=_("set up and verify; start no server")
-    )
+    parser.add_argument("--check", action="store_true", help=_("set up and verify; start no server"))
     add_torch_argument(parser)
 
 
@@ -61,9 +59,7 @@ def main(args: argparse.Namespace) -> int:
                 lesson=lesson, command=bootstrap.COMMAND
             )
         )
-    print(
-        _("The set-up in .venv is complete ({rest:.1f} s).").format(rest=time.monotonic() - started)
-    )
+    print(_("The set-up in .venv is complete ({rest:.1f} s).").format(rest=time.monotonic() - started))
     if args.check:
         return _check(python, env)
     print(_("Starting JupyterLab. To stop it, press Ctrl-C here twice."))
@@ -94,10 +90,7 @@ def _check(python: Path, env: dict[str, str]) -> int:
     call.append(" ".join([*modules, "course_utils"]))
     if subprocess.run(call, env=env, cwd=ROOT / "notebooks", check=False).returncode:
         print(
-            _(
-                "The environment does not work (the lines above say why): remove .venv and call this "
-                "again."
-            ),
+            _("The environment does not work (the lines above say why): remove .venv and call this again."),
             file=sys.stderr,
         )
         return 1

@@ -40,11 +40,7 @@ def main(args: argparse.Namespace) -> int:
         except NotReady as error:
             failed = True
             print(f"✗ {name:<12} {error}")
-    print(
-        _("\nNot ready: do what stands beside each ✗, and call this again.")
-        if failed
-        else _("\nReady.")
-    )
+    print(_("\nNot ready: do what stands beside each ✗, and call this again.") if failed else _("\nReady."))
     return int(failed)
 
 
@@ -79,9 +75,7 @@ def _disk() -> str:
     free = shutil.disk_usage(Path.cwd()).free / 1e9
     if free < DISK_GB:
         raise NotReady(
-            _("{free:.1f} GB free here. Make room for {disk_gb:.0f} GB.").format(
-                free=free, disk_gb=DISK_GB
-            )
+            _("{free:.1f} GB free here. Make room for {disk_gb:.0f} GB.").format(free=free, disk_gb=DISK_GB)
         )
     return _("{free:.1f} GB free here").format(free=free)
 
@@ -171,9 +165,7 @@ def _kernel() -> str:
     try:
         how = {"startup_timeout": KERNEL_SECONDS, "kernel_name": "python3"}
         with run_kernel(**how, stderr=subprocess.DEVNULL) as client:
-            reply = client.execute_interactive(
-                _IN_KERNEL, timeout=KERNEL_SECONDS, output_hook=listen
-            )
+            reply = client.execute_interactive(_IN_KERNEL, timeout=KERNEL_SECONDS, output_hook=listen)
         works = reply["content"]["status"] == "ok"
     except (TimeoutError, OSError, RuntimeError, KeyError) as error:
         works, said = False, [f"{type(error).__name__}: {error}"]
@@ -183,6 +175,4 @@ def _kernel() -> str:
                 executable=sys.executable, said=" ".join(said), setup=_SETUP
             )
         )
-    return _("a notebook kernel and torch start in {rest:.0f} s").format(
-        rest=perf_counter() - start
-    )
+    return _("a notebook kernel and torch start in {rest:.0f} s").format(rest=perf_counter() - start)

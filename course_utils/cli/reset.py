@@ -64,9 +64,7 @@ def _lesson(course: Course, word: str) -> Lesson:
 def _folder(course: Course) -> Path:
     """Return where the learner's notebooks are: in a clone or a bundle beside course.yml."""
     installed = Path(course_utils.__file__).parent
-    return (
-        Path.cwd() if course.path.parent == installed else course.path.parent.parent / notebooks()
-    )
+    return Path.cwd() if course.path.parent == installed else course.path.parent.parent / notebooks()
 
 
 def _reset(path: Path, text: str) -> bool:

@@ -33,9 +33,7 @@ def main(args: argparse.Namespace) -> int:
                     name=name, purpose=purpose(text), lesson=lessons[name]
                 )
             )
-        print(
-            _("\n{command} template ddp --output train_ddp.py  writes one.").format(command=COMMAND)
-        )
+        print(_("\n{command} template ddp --output train_ddp.py  writes one.").format(command=COMMAND))
         return 0
     name = short(args.name)
     if name not in texts:
@@ -58,9 +56,7 @@ def main(args: argparse.Namespace) -> int:
             file.write(texts[name])
     except OSError as error:
         print(
-            _("{output} is not written: {strerror}.").format(
-                output=args.output, strerror=error.strerror
-            ),
+            _("{output} is not written: {strerror}.").format(output=args.output, strerror=error.strerror),
             file=sys.stderr,
         )
         return 1

@@ -53,9 +53,7 @@ def torch_choice(asked: str) -> str:
         if wheel.is_file():
             return str(wheel)
         raise SetupError(
-            _("--torch names a wheel that is not there: {wheel}. Check the path.").format(
-                wheel=wheel
-            )
+            _("--torch names a wheel that is not there: {wheel}. Check the path.").format(wheel=wheel)
         )
     raise SetupError(
         _(

@@ -127,15 +127,9 @@ def _report(news: _ByPath, kept: _ByPath) -> None:
         ).format(n_news=len(news))
     )
     for name, mine in kept.items():
-        state = (
-            _("is no longer in the course")
-            if news[name] == "D"
-            else _("has changed and is in place")
-        )
+        state = _("is no longer in the course") if news[name] == "D" else _("has changed and is in place")
         print(
-            _("{Path} {state}; yours is kept as {mine}.").format(
-                Path=Path(name).name, state=state, mine=mine
-            )
+            _("{Path} {state}; yours is kept as {mine}.").format(Path=Path(name).name, state=state, mine=mine)
         )
     if kept:
         print(RELOAD)

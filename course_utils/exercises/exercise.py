@@ -136,9 +136,7 @@ class Exercise:
         output = _Output()
         with redirect_stdout(output), redirect_stderr(output):
             result = guard.run(lambda: self._run_check(answer), self.limit)
-        result = result or self._not_yet(
-            "too-slow", seen=_("more than {limit:g} s").format(limit=self.limit)
-        )
+        result = result or self._not_yet("too-slow", seen=_("more than {limit:g} s").format(limit=self.limit))
         if result.outcome == "not_tried":
             return result
         return dataclasses.replace(result, printed=output.text())
@@ -155,9 +153,7 @@ class Exercise:
         text = _("**Hint {hints_given} of {of}.** {hint}").format(
             hints_given=self._hints_given, of=of, hint=self.hints[self._hints_given - 1]
         )
-        end = _("That was the last hint. `ex.{slug}.solution()` shows the answer.").format(
-            slug=self.slug
-        )
+        end = _("That was the last hint. `ex.{slug}.solution()` shows the answer.").format(slug=self.slug)
         self._say(f"{text}\n\n{end}" if all_given else text)
 
     def solution(self) -> None:
@@ -230,9 +226,7 @@ class Exercise:
     def _raised(self, error: BaseException, problem: BaseException, *, in_answer: bool) -> Result:
         text = _("The check called your code, and this came out:")
         if isinstance(error, MemoryError) or "can't allocate memory" in brief(error):
-            text = _(
-                "The check called your code, and it asked for more memory than a check may take:"
-            )
+            text = _("The check called your code, and it asked for more memory than a check may take:")
         details = (*_where(error, in_answer), *getattr(problem, "case", ()))
         # For explain(). Without its traceback it keeps no frame alive.
         sys.last_value = BaseException.with_traceback(error, None)

@@ -95,9 +95,7 @@ class ComparesToReference:
             seen, expected = write(got[at]), write(right[at])
             if seen == expected or (self.shown is None and max(len(seen), len(expected)) > 60):
                 seen, expected = diff_texts(got[at], right[at], self.alike)
-            return _("{seen} for {describe}").format(
-                seen=seen, describe=self._describe(cases[at])
-            ), expected
+            return _("{seen} for {describe}").format(seen=seen, describe=self._describe(cases[at])), expected
 
         def simple(at: int) -> tuple[bool, int, int]:
             drawn = self.draw is not None and at >= len(cases) - DRAWN

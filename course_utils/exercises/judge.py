@@ -20,25 +20,17 @@ COMMON = {
     ),
     "not-a-value": _("Hand over a value here, not a function."),
     "no-value": _("The answer is None. Put the value that the task asks for in its place."),
-    "wrong-arguments": _(
-        "Keep the arguments of the stub: the check calls your function with them."
-    ),
+    "wrong-arguments": _("Keep the arguments of the stub: the check calls your function with them."),
     "returned-nothing": _(
-        "Your function gave None back. A function that reaches its end without meeting a "
-        "return does that."
+        "Your function gave None back. A function that reaches its end without meeting a return does that."
     ),
     "wrong-type": _("The answer is of another type than the task asks for."),
-    "wrong-value": _(
-        "This isn't what the task asks for yet. Compare what was seen with what was expected."
-    ),
+    "wrong-value": _("This isn't what the task asks for yet. Compare what was seen with what was expected."),
     "rounded": _("What came back is rounded. Give all its digits."),
     "changed-input": _(
-        "Your function changed what it was given. Work on a copy, so that the caller's data "
-        "stays as it was."
+        "Your function changed what it was given. Work on a copy, so that the caller's data stays as it was."
     ),
-    "too-slow": _(
-        "The check stopped your code, because it took too long. Does each of its loops end?"
-    ),
+    "too-slow": _("The check stopped your code, because it took too long. Does each of its loops end?"),
 }
 """Diagnoses that any exercise can give."""
 
@@ -81,9 +73,7 @@ class Raised(Exception):
 class Judge:
     """What a check says of an answer. Its methods return only where the answer passes."""
 
-    def no(
-        self, diagnosis: str = "wrong-value", *, seen: object = None, expected: object = None
-    ) -> NoReturn:
+    def no(self, diagnosis: str = "wrong-value", *, seen: object = None, expected: object = None) -> NoReturn:
         """Refuse the answer.
 
         Parameters
@@ -132,9 +122,7 @@ class Judge:
             if not same(before[library], state):
                 self.no(
                     "global-generator",
-                    seen=_("{library}'s global generator moved on, or was seeded").format(
-                        library=library
-                    ),
+                    seen=_("{library}'s global generator moved on, or was seeded").format(library=library),
                     expected=_("a generator of the function's own"),
                 )
 

@@ -78,9 +78,7 @@ def agree(alike: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
         return False
 
 
-def diff_texts(
-    seen: Any, expected: Any, alike: Callable[[Any, Any], bool] = same
-) -> tuple[str, str]:
+def diff_texts(seen: Any, expected: Any, alike: Callable[[Any, Any], bool] = same) -> tuple[str, str]:
     """Write two values cut to where they differ first; texts, and short texts of values, stay whole."""
     whole = brief(seen), brief(expected)
     if seen is None or expected is None or isinstance(seen, str) or isinstance(expected, str):
@@ -95,9 +93,7 @@ def diff_texts(
     return tuple(f"{at}{text}" for text in _texts(a, b))
 
 
-def _first_difference(
-    a: Any, b: Any, alike: Callable[[Any, Any], bool], place: str
-) -> tuple[str, Any, Any]:
+def _first_difference(a: Any, b: Any, alike: Callable[[Any, Any], bool], place: str) -> tuple[str, Any, Any]:
     """Return where two values differ first, and what is there."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         if a.keys() != b.keys():

@@ -95,9 +95,7 @@ def main():
         for step in range(skipped + args.steps):
             with record_function("data"):  # for Nsight Systems: torch.cuda.nvtx.range("data")
                 if (batch := next(batches, None)) is None:
-                    raise SystemExit(
-                        f"The data ends after {step} steps. Try a smaller --batch-size."
-                    )
+                    raise SystemExit(f"The data ends after {step} steps. Try a smaller --batch-size.")
                 x, y = (part.to(device, non_blocking=train_loader.pin_memory) for part in batch)
             with record_function("forward"):
                 loss = nn.functional.cross_entropy(model(x), y)

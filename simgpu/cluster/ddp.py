@@ -62,9 +62,7 @@ class DistributedDataParallel(nn.Module):
         self._dist = dist
         self._trained = {p: name for name, p in module.named_parameters() if p.requires_grad}
         if not self._trained:
-            raise RuntimeError(
-                "DistributedDataParallel needs a parameter that requires a gradient."
-            )
+            raise RuntimeError("DistributedDataParallel needs a parameter that requires a gradient.")
         self._expected = False  # whether the coming backward pass is to be averaged
         self._missing: set[Tensor] = set()
         self._unfinished: list[str] = []

@@ -120,9 +120,7 @@ class Dist:
         """Wait until every rank is here."""
         return self._collective("barrier", torch.empty(0), (), nothing, async_op=async_op)
 
-    def all_reduce(
-        self, tensor: Tensor, op: Any = ReduceOp.SUM, *, async_op: bool = False
-    ) -> Work | None:
+    def all_reduce(self, tensor: Tensor, op: Any = ReduceOp.SUM, *, async_op: bool = False) -> Work | None:
         """Put into every rank's tensor what ``op`` makes of all of them."""
         combine = same_for_all(reduction(op))
         return self._collective("all_reduce", tensor, [tensor], combine, op, async_op=async_op)
@@ -171,9 +169,7 @@ class Dist:
     ) -> Work | None:
         """Put every rank's tensor into one, one after another."""
         write = self._parts(output_tensor, input_tensor)
-        return self._collective(
-            "all_gather_into_tensor", input_tensor, write, gather_all, async_op=async_op
-        )
+        return self._collective("all_gather_into_tensor", input_tensor, write, gather_all, async_op=async_op)
 
     def reduce_scatter_tensor(
         self, output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, *, async_op: bool = False
@@ -181,9 +177,7 @@ class Dist:
         """Put into rank r's output the r-th part of what ``op`` makes of all inputs."""
         self._parts(input, output)
         combine = scatter_parts(reduction(op))
-        return self._collective(
-            "reduce_scatter_tensor", input, [output], combine, op, async_op=async_op
-        )
+        return self._collective("reduce_scatter_tensor", input, [output], combine, op, async_op=async_op)
 
     def send(self, tensor: Tensor, dst: int) -> None:
         """Send a tensor, and wait until it is received."""
@@ -250,9 +244,7 @@ class Dist:
         if len(tensors) != n:
             raise ValueError(f"The list needs a tensor a rank: {n}, and has {len(tensors)}.")
         if any(t.shape != like.shape or t.dtype != like.dtype for t in tensors):
-            raise ValueError(
-                "The tensors of the list need the shape and dtype of what is gathered."
-            )
+            raise ValueError("The tensors of the list need the shape and dtype of what is gathered.")
 
     def _parts(self, whole: Tensor, part: Tensor) -> Sequence[Tensor]:
         """Return views of a whole, one for each rank, each of the size of a part."""

@@ -46,9 +46,7 @@ class Run:
     unwaited: list[int]  # how often a rank began an ``irecv`` and never waited for it
     steps: int
     spans: list[Span]  # what took time
-    marks: list[
-        list[tuple[int, list[float]]]
-    ]  # of a `marked` tensor: steps done so far, values then
+    marks: list[list[tuple[int, list[float]]]]  # of a `marked` tensor: steps done so far, values then
 
 
 def schedule(name: str, n: int, root: int | None) -> tuple[int, list[int]]:
@@ -116,9 +114,7 @@ class Cluster:
         self._events: list[_Event] = []
         self._collectives: list[list[Work]] = []
         self._received: list[Work] = []
-        self._open: defaultdict[tuple[int, int, bool], deque[tuple[Work, Tensor]]] = defaultdict(
-            deque
-        )
+        self._open: defaultdict[tuple[int, int, bool], deque[tuple[Work, Tensor]]] = defaultdict(deque)
         self._failure: Exception | None = None
         self._running: Dist | None = None
         self.ranks = [Dist(self, rank) for rank in range(ranks)]
@@ -351,9 +347,7 @@ class Cluster:
             if dist._waits_for:
                 descriptions.append(dist._waits_for._describe(_("waits in")))
             elif unanswered:
-                descriptions.append(
-                    unanswered._describe(_("has finished, and nobody answered its"))
-                )
+                descriptions.append(unanswered._describe(_("has finished, and nobody answered its")))
             else:
                 descriptions.append(_("rank {rank} has finished").format(rank=dist._rank))
         return _("No rank can go on: {descriptions}.").format(descriptions="; ".join(descriptions))

@@ -149,9 +149,7 @@ def _differentiate(outputs: Any, device: str) -> None:
         torch.autograd.backward(outputs, [to_device(c, device) for c in cotangents])
 
 
-def _compare(
-    case: Sample, expected: dict[str, Any], actual: dict[str, Any], device: str
-) -> tuple[str, str]:
+def _compare(case: Sample, expected: dict[str, Any], actual: dict[str, Any], device: str) -> tuple[str, str]:
     """Return the verdict on one sample, and the reason."""
     verdict, reason = "equal", ""
     for stage, reference in expected.items():
@@ -166,9 +164,7 @@ def _compare(
         if not reason_text:
             continue
         again = _attempt(case, "cpu")[stage]
-        if difference(reference, again, "cpu") and not difference(
-            reference, value, device, values=False
-        ):
+        if difference(reference, again, "cpu") and not difference(reference, value, device, values=False):
             continue  # the CPU does not agree with itself
         worse = difference(reference, value, device, exact=False, values=case.values)
         if worse:
@@ -177,9 +173,7 @@ def _compare(
     return verdict, reason
 
 
-def difference(
-    reference: Any, value: Any, device: str, *, exact: bool = True, values: bool = True
-) -> str:
+def difference(reference: Any, value: Any, device: str, *, exact: bool = True, values: bool = True) -> str:
     """Say in one line how results of a device differ from the CPU's; nothing where they do not.
 
     Unless ``exact``, within the tolerance of ``torch.testing.assert_close``; unless ``values``, structure,
@@ -374,9 +368,7 @@ def module_samples(info: Any, dtype: torch.dtype = torch.float32) -> Iterator[Sa
 def _call_module(
     module_class: Any, training: bool, constructor: Any, inputs: Any, device: str
 ) -> tuple[Any, Any, Any]:
-    module = module_class(*deepcopy(constructor.args), **deepcopy(constructor.kwargs)).train(
-        training
-    )
+    module = module_class(*deepcopy(constructor.args), **deepcopy(constructor.kwargs)).train(training)
     module.to(device)
     torch.manual_seed(SEED)
     args, kwargs = to_device((inputs.args, inputs.kwargs), device)

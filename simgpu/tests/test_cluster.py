@@ -279,8 +279,7 @@ def test_what_is_asynchronous_overlaps_with_computing_and_the_spans_say_so():
             work.wait()
 
     together, apart = (
-        cluster.run(program, 2, bandwidth=BANDWIDTH / 1000, arguments=(how,))
-        for how in (True, False)
+        cluster.run(program, 2, bandwidth=BANDWIDTH / 1000, arguments=(how,)) for how in (True, False)
     )
     assert together.seconds == pytest.approx(4e-3 + 2 * LATENCY)
     assert apart.seconds == pytest.approx(7e-3 + 2 * LATENCY)

@@ -272,9 +272,7 @@ def named(*functions):
 RUNS = {
     "rank 0 validates without buffers": rank_0(validate, plain, before=2),
     "rank 0 validates through module": rank_0(through_module),
-    "rank 0 validates with unused parameters": rank_0(
-        both_ways, HalfUsed, find_unused_parameters=True
-    ),
+    "rank 0 validates with unused parameters": rank_0(both_ways, HalfUsed, find_unused_parameters=True),
     "rank 0 validates with gradients later": rank_0(with_gradients, plain, before=2),
     "rank 0 validates without forward sync": rank_0(validate, broadcast_buffers=False),
     "buffers after three steps": after_three_steps(),
@@ -364,9 +362,7 @@ def test_real_ranks_do_the_same(tmp_path):
             other = results[rank]["values"]
             assert (values is None) == (other is None), name
             for simulated_value, real_value in zip(values or (), other or (), strict=True):
-                torch.testing.assert_close(
-                    simulated_value, real_value, rtol=1e-5, atol=1e-6, msg=name
-                )
+                torch.testing.assert_close(simulated_value, real_value, rtol=1e-5, atol=1e-6, msg=name)
     for name in STOPS:
         assert any(rank is None or "error" in rank for rank in real(name)), f"{name} ran"
     for sentence in REFUSED:

@@ -112,9 +112,7 @@ def test_fragmentation_fails_a_request_though_enough_bytes_are_free():
         allocator.free(block)
     free_in_total = allocator.capacity - allocator.allocated
     assert free_in_total == 100 * MIB
-    with pytest.raises(
-        torch.OutOfMemoryError, match=r"100\.00 MiB is reserved by PyTorch but unallo"
-    ):
+    with pytest.raises(torch.OutOfMemoryError, match=r"100\.00 MiB is reserved by PyTorch but unallo"):
         allocator.allocate(20 * MIB)
     assert allocator.stats()["inactive_split_bytes.all.current"] == 100 * MIB
     consistent(allocator, blocks[1::2])
@@ -148,9 +146,7 @@ def test_a_segment_that_just_fits_leaves_the_idle_ones_alone():
 
 def figures(message):
     """Return the byte figures of an out-of-memory message, in order."""
-    return [
-        float(n) * UNITS[unit] for n, unit in re.findall(r"([\d.]+) (bytes|KiB|MiB|GiB)", message)
-    ]
+    return [float(n) * UNITS[unit] for n, unit in re.findall(r"([\d.]+) (bytes|KiB|MiB|GiB)", message)]
 
 
 def test_the_out_of_memory_message_is_true_and_adds_up():
@@ -172,9 +168,7 @@ def test_the_out_of_memory_message_is_true_and_adds_up():
     assert in_use == pytest.approx(allocator.reserved, abs=rounding)
     assert allocated == pytest.approx(allocator.allocated, abs=rounding)
     assert tried > free
-    assert allocator.reserved == 3 * GIB + 22 * MIB, (
-        "idle segments must be given back before it fails"
-    )
+    assert allocator.reserved == 3 * GIB + 22 * MIB, "idle segments must be given back before it fails"
     consistent(allocator, keep)
 
 
@@ -211,9 +205,7 @@ def test_stats_have_the_names_of_torch_cuda(allocator):
 def test_the_summary_says_modelled_and_shows_the_figures(allocator):
     keep = [allocator.allocate(30 * MIB), allocator.allocate(300)]
     summary = allocator.summary()
-    assert summary.startswith(
-        "sim:0 memory (modelled): capacity 1024.00 MiB, not reserved 992.00 MiB"
-    )
+    assert summary.startswith("sim:0 memory (modelled): capacity 1024.00 MiB, not reserved 992.00 MiB")
     assert re.search(r"Allocated memory +30\.00 MiB +30\.00 MiB", summary)
     assert re.search(r"Reserved memory +32\.00 MiB", summary)
     assert max(map(len, summary.splitlines())) <= 100
@@ -353,9 +345,7 @@ def interrupted(action, line):
         if not frame.f_code.co_filename.endswith("allocator.py"):
             return None
         # Python itself sees to it that a signal does not land between a `with` line and its lock.
-        if event == "line" and "with " not in linecache.getline(
-            frame.f_code.co_filename, frame.f_lineno
-        ):
+        if event == "line" and "with " not in linecache.getline(frame.f_code.co_filename, frame.f_lineno):
             seen += 1
             if seen == line:
                 raise KeyboardInterrupt
@@ -391,12 +381,7 @@ def test_ctrl_c_at_any_line_leaves_the_figures_right(call, next_call, allocator_
             allocator.free(live.pop(0))
         after = allocator.allocate(2 * MIB)
         # What was given out but never reached the caller is in use; what was given back is not.
-        known = {
-            p["address"]
-            for s in allocator.snapshot()
-            for p in s["blocks"]
-            if p["state"] != "inactive"
-        }
+        known = {p["address"] for s in allocator.snapshot() for p in s["blocks"] if p["state"] != "inactive"}
         if not reached:
             break
         given = known - {after.address}  # it may lie where a block was given back
@@ -445,8 +430,6 @@ def test_a_block_costs_little_and_not_more_on_a_full_device():
     a, b = torch.ones(64), torch.ones(64)
     one_addition = seconds_each(lambda: a + b)
     quick, busy = seconds_each(pair(empty, 5000)), seconds_each(pair(full, 5000))
-    print(
-        f"in additions of 64 numbers: {quick / one_addition:.1f}; full: {busy / one_addition:.1f}"
-    )
+    print(f"in additions of 64 numbers: {quick / one_addition:.1f}; full: {busy / one_addition:.1f}")
     assert quick < 20 * one_addition
     assert busy < 4 * quick

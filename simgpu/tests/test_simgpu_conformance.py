@@ -33,9 +33,7 @@ def judge_function(function, *args, backward=False):
         pytest.param([], 680, 110, id="all", marks=pytest.mark.everywhere),
     ],
 )
-def test_pytorchs_operators_and_modules_equal_the_cpu(
-    words, operators, modules, capfd, record_property
-):
+def test_pytorchs_operators_and_modules_equal_the_cpu(words, operators, modules, capfd, record_property):
     assert not simgpu.unavailable_reason()
     status = conformance.main([*words, "--jobs", "2"])
     out = capfd.readouterr().out

@@ -14,9 +14,7 @@ from torch.utils._pytree import tree_leaves
 import simgpu
 
 ZERO = "z = torch._efficientzerotensor((3,), device=d); "
-MASK = (
-    "m = torch.zeros(3, 5, device=d).bool(); m[1, 3:] = True; x = torch.randn(3, 5, 16, device=d); "
-)
+MASK = "m = torch.zeros(3, 5, device=d).bool(); m[1, 3:] = True; x = torch.randn(3, 5, 16, device=d); "
 ENCODER = (
     "layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True); "
     "e = nn.TransformerEncoder(layer, 2).to(d).eval(); "
@@ -58,9 +56,7 @@ PROGRAMS = {
     ENCODER
     + MASK
     + "\nwith torch.no_grad(): r = e(x, src_key_padding_mask=m)[1, 3:].abs().sum().item()": "0.0",
-    ENCODER
-    + MASK
-    + "\nwith torch.inference_mode(): r = e(x, src_key_padding_mask=m).shape": "3, 5, 16",
+    ENCODER + MASK + "\nwith torch.inference_mode(): r = e(x, src_key_padding_mask=m).shape": "3, 5, 16",
     "torch.nested.as_nested_tensor([torch.ones(2, "
     "3, device=d), torch.ones(4, 3, device=d)])": "not nested ones",
     # What is compiled
@@ -125,9 +121,7 @@ def derive(op):
     worked = 0
     for sample in itertools.islice(conformance.samples_of(op)[1], 2):
         for way in (reverse, forward, dual, batched):
-            x, args, kwargs = conformance.to_device(
-                (sample.input, sample.args, sample.kwargs), "sim"
-            )
+            x, args, kwargs = conformance.to_device((sample.input, sample.args, sample.kwargs), "sim")
             if op.name in conformance.HOST_ARGUMENTS:
                 args, kwargs = sample.args, sample.kwargs
 

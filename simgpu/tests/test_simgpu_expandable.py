@@ -66,9 +66,7 @@ def test_only_whole_free_pages_go_back():
     assert [s["total_size"] for s in allocator.snapshot()] == [20 * MIB, 20 * MIB]
     consistent(allocator, [first, third])
     again = allocator.allocate(40 * MIB)
-    assert again.address == first.address + 10 * MIB, (
-        "the lowest place, with the free rest before it"
-    )
+    assert again.address == first.address + 10 * MIB, "the lowest place, with the free rest before it"
     assert allocator.reserved == 60 * MIB
     consistent(allocator, [first, third, again])
 

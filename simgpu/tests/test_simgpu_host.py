@@ -120,16 +120,13 @@ def test_collectives_grow_with_bytes_and_an_all_reduce_is_a_scatter_and_a_gather
     times = [collective_seconds("all_reduce", 2.0**k, 8, card) for k in range(10, 34)]
     assert times == sorted(times)
     halves = [
-        collective_seconds(kind, 1e9, 8, card)
-        for kind in ("reduce_scatter_tensor", "all_gather_into_tensor")
+        collective_seconds(kind, 1e9, 8, card) for kind in ("reduce_scatter_tensor", "all_gather_into_tensor")
     ]
     assert sum(halves) == pytest.approx(collective_seconds("all_reduce", 1e9, 8, card), rel=0.05)
     assert collective_seconds("all_reduce", 1e9, 1, card) == 0
 
 
-@pytest.mark.parametrize(
-    "arguments", [("shuffle", 8, 2), ("all_reduce", -1, 2), ("all_reduce", 8, 0)]
-)
+@pytest.mark.parametrize("arguments", [("shuffle", 8, 2), ("all_reduce", -1, 2), ("all_reduce", 8, 0)])
 def test_what_is_no_collective_is_refused(arguments):
     with pytest.raises(ValueError, match=r"no collective|give 0 or more"):
         collective_seconds(*arguments, profiles.load("T4"))

@@ -45,9 +45,11 @@ def test_a_longer_side_never_takes_less_time():
         unit, card = drawn.choice(["fp32", "fp16"]), drawn.choice([A100, T4])
         longer = list(shape)
         longer[drawn.randrange(4)] += drawn.randint(1, 500)
-        assert of_product(*longer, unit=unit, profile=card) >= of_product(
-            *shape, unit=unit, profile=card
-        ), (shape, longer, unit)
+        assert of_product(*longer, unit=unit, profile=card) >= of_product(*shape, unit=unit, profile=card), (
+            shape,
+            longer,
+            unit,
+        )
 
 
 @pytest.mark.parametrize("unit", ["fp32", "fp16"])
@@ -109,9 +111,7 @@ def test_a_convolution_of_3_by_3_goes_in_waves_over_the_processors(card):
 
     def images(count):
         shape = 1, count * 8 * 16, 32, 9 * 256
-        return of_product(
-            *shape, unit="fp32", profile=card, plane=(count, 8, 16), kind="convolution"
-        )
+        return of_product(*shape, unit="fp32", profile=card, plane=(count, 8, 16), kind="convolution")
 
     full = images(card.processors)
     assert images(card.processors // 2) > 0.9 * full

@@ -79,10 +79,7 @@ TRANSFORMERS = {
     },
     "input_ids attention_mask labels": {
         **{f"{family}ForMaskedLM": TEXT for family in ("Bert", "Roberta", "DebertaV2")},
-        **{
-            f"{family}ForMaskedLM": TEXT | {"embedding_size": 16}
-            for family in ("Electra", "Albert")
-        },
+        **{f"{family}ForMaskedLM": TEXT | {"embedding_size": 16} for family in ("Electra", "Albert")},
         "DistilBertForMaskedLM": {**TEXT, "hidden_dim": 64},
         "T5ForConditionalGeneration": {**TEXT, "d_kv": 8, "d_ff": 64, "decoder_start_token_id": 0},
         "BartForConditionalGeneration": BOTH,

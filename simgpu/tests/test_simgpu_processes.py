@@ -242,9 +242,7 @@ class OnTheDevice(Squares):
 def test_a_dataset_that_uses_the_device_in_a_forked_worker_is_refused():
     _needs_fork()
     torch.ones(1, device=SIM)
-    loader = torch.utils.data.DataLoader(
-        OnTheDevice(), num_workers=1, multiprocessing_context="fork"
-    )
+    loader = torch.utils.data.DataLoader(OnTheDevice(), num_workers=1, multiprocessing_context="fork")
     with pytest.raises(RuntimeError, match="Cannot re-initialize sim in forked subprocess"):
         next(iter(loader))
     assert next(iter(torch.utils.data.DataLoader(OnTheDevice(), batch_size=2))).is_sim

@@ -51,9 +51,7 @@ CONV_IN = (
     "Input type (torch.FloatTensor) and weight type (torch.sim.FloatTensor) should be the same "
     "or input should be a MKLDNN tensor and weight is a dense tensor"
 )
-CONV_WEIGHT = (
-    "Input type (torch.sim.FloatTensor) and weight type (torch.FloatTensor) should be the same"
-)
+CONV_WEIGHT = "Input type (torch.sim.FloatTensor) and weight type (torch.FloatTensor) should be the same"
 INDICES = "indices should be either on cpu or on the same device as the indexed tensor ({})"
 
 
@@ -428,9 +426,7 @@ def hooked(device):
     net.to(device)
     net.register_forward_pre_hook(lambda module, args: log.append(("before", args[0].device)))
     net.register_forward_hook(lambda module, args, out: log.append(("forward", out.device)))
-    net.register_full_backward_hook(
-        lambda module, gin, gout: log.append(("backward", gout[0].device))
-    )
+    net.register_full_backward_hook(lambda module, gin, gout: log.append(("backward", gout[0].device)))
     x = torch.ones(1, 2, device=device, requires_grad=True)
     y = x * 1
     y.retain_grad()

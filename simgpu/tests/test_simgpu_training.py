@@ -61,9 +61,7 @@ NETS = {
         *(nn.Conv2d(6, 3, 1), nn.Flatten()),
     ),
     "embedding": lambda: nn.Sequential(Whole(), nn.EmbeddingBag(8, 3)),
-    "batch norm": lambda: nn.Sequential(
-        nn.Linear(4, 8), nn.BatchNorm1d(8), nn.PReLU(), nn.Linear(8, 3)
-    ),
+    "batch norm": lambda: nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.PReLU(), nn.Linear(8, 3)),
     "transposed": lambda: nn.Sequential(
         *(nn.Unflatten(1, (1, 2, 2)), nn.ConvTranspose2d(1, 3, 2), nn.GroupNorm(1, 3)),
         *(nn.AdaptiveAvgPool2d(1), nn.Flatten()),

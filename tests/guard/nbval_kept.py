@@ -18,8 +18,6 @@ plugin.RunningKernel = _start
 def pytest_sessionfinish(session):
     for item in session.items:
         ran = item.test_outputs is not None
-        item.cell.update(
-            outputs=item.test_outputs or [], execution_count=item.cell_num + 1 if ran else None
-        )
+        item.cell.update(outputs=item.test_outputs or [], execution_count=item.cell_num + 1 if ran else None)
     for file in {item.parent for item in session.items}:
         nbformat.write(file.nb, file.path)

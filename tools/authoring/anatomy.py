@@ -65,9 +65,7 @@ def without_code(markdown: str) -> str:
 
 def headings(markdown: str, cell: str = "") -> list[Heading]:
     """Return the ATX headings of a Markdown text, in order."""
-    matches = re.findall(
-        r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$", _FENCE.sub("", markdown), re.MULTILINE
-    )
+    matches = re.findall(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$", _FENCE.sub("", markdown), re.MULTILINE)
     return [Heading(len(marks), text.strip(), cell) for marks, text in matches]
 
 
@@ -110,9 +108,7 @@ def _section_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
         yield "", "does not end with its three closing sections in order", f"order them: {order}"
 
 
-def _exercise_problems(
-    nb: NotebookNode, exercises: Iterable[Exercise]
-) -> Iterator[tuple[str, str, str]]:
+def _exercise_problems(nb: NotebookNode, exercises: Iterable[Exercise]) -> Iterator[tuple[str, str, str]]:
     known = {exercise.id: exercise for exercise in exercises}
     placed: set[str] = set()
     for i, cell in enumerate(nb.cells):
@@ -151,9 +147,7 @@ def _prediction_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
     for i, cell in enumerate(nb.cells):
         if cell.cell_type != "code" or not re.search(r"\bpredict\(", cell.source):
             continue
-        match = re.fullmatch(
-            r"(?:.*\n)*?(\w+) = predict\(\s*\"([^\"]+)\",\s*todo\(\)(?:.*\n?)*", cell.source
-        )
+        match = re.fullmatch(r"(?:.*\n)*?(\w+) = predict\(\s*\"([^\"]+)\",\s*todo\(\)(?:.*\n?)*", cell.source)
         name = cell_name(nb, i)
         if not match:
             what = "asks for a prediction in an unusual way"

@@ -90,10 +90,7 @@ def open_in(course: Course, lesson: Lesson) -> dict[str, str]:
 
 def badges(course: Course, lesson: Lesson) -> list[str]:
     """Return the Colab and the Kaggle badge of a lesson, as Markdown."""
-    return [
-        f"[![Open in {name}]({BADGES[name]})]({url})"
-        for name, url in open_in(course, lesson).items()
-    ]
+    return [f"[![Open in {name}]({BADGES[name]})]({url})" for name, url in open_in(course, lesson).items()]
 
 
 def site(repository: str) -> str:
@@ -192,9 +189,7 @@ def footer_cell(course: Course, lesson: Lesson) -> NotebookNode:
     parts = [f"← [{label(o)}]({o.file})" for o in course.ready[max(index - 1, 0) : index]]
     online = f" ([online](https://github.com/{course.repository}#course-map))"
     parts.append(
-        _("[Course map](../README.md#course-map){online}").format(
-            online=online if course.repository else ""
-        )
+        _("[Course map](../README.md#course-map){online}").format(online=online if course.repository else "")
     )
     for other in course.ready[index + 1 : index + 2]:
         colab = (
@@ -203,9 +198,7 @@ def footer_cell(course: Course, lesson: Lesson) -> NotebookNode:
             else ""
         )
         parts.append(
-            _("Next: [{label}]({file}){colab}").format(
-                label=label(other), file=other.file, colab=colab
-            )
+            _("Next: [{label}]({file}){colab}").format(label=label(other), file=other.file, colab=colab)
         )
     return _markdown("footer", "---\n\n" + " · ".join(parts))
 
@@ -244,9 +237,7 @@ def _needs(course: Course, lesson: Lesson) -> str:
     if not links:
         return ""
     listed = _(" and ").join(links).replace(" and ", ", ", len(links) - 2)
-    return ngettext("needs lesson {listed}", "needs lessons {listed}", len(links)).format(
-        listed=listed
-    )
+    return ngettext("needs lesson {listed}", "needs lessons {listed}", len(links)).format(listed=listed)
 
 
 def _markdown(ident: str, source: str) -> NotebookNode:

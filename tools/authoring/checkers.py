@@ -88,9 +88,7 @@ def examine(exercise: Exercise) -> Row:
 
     of_reference = {} if exercise.wants_value else dict(_mutants(exercise.reference))
     of_others = {
-        f"{name}: {change}": mutant
-        for name, answer in answers.items()
-        for change, mutant in _mutants(answer)
+        f"{name}: {change}": mutant for name, answer in answers.items() for change, mutant in _mutants(answer)
     }
     mutants, variants = refused(of_reference), refused(_sample(of_others))
     both = {pair: exercise.result(f) for pair, f in _sample(dict(_pairs(wrong))).items()}
@@ -177,9 +175,7 @@ def main() -> None:
     ids = [e.id for entry in load_course().ready for e in lesson(entry.id)]
     rows = []
     with ProcessPoolExecutor(args.at_once) as pool:
-        for row in pool.map(
-            _examine, [i for i in ids if not args.only or {i, i[:2]} & {*args.only}]
-        ):
+        for row in pool.map(_examine, [i for i in ids if not args.only or {i, i[:2]} & {*args.only}]):
             rows.append(row)
             print(row, *(f"      {note}" for note in row.notes), sep="\n", flush=True)
     if not args.only:

@@ -106,8 +106,7 @@ def _link(sources: str) -> str:
     """Turn ``"a title, 2024, https://…; another title"`` into links."""
     parts = (source.rpartition(", ") for source in sources.split("; "))
     return "; ".join(
-        f"[{title}]({end})" if end.startswith("http") else title + comma + end
-        for title, comma, end in parts
+        f"[{title}]({end})" if end.startswith("http") else title + comma + end for title, comma, end in parts
     )
 
 
@@ -116,10 +115,7 @@ def _link(sources: str) -> str:
 
 def digest(claims: Sequence[Claim]) -> str:
     """Return what stands in the chart's file to tell whether it shows these claims and records."""
-    rows = [
-        (c.short, c.claimed, [(f"{f.value:.4g}", f.kind, f.weighed) for f in c.points])
-        for c in claims
-    ]
+    rows = [(c.short, c.claimed, [(f"{f.value:.4g}", f.kind, f.weighed) for f in c.points]) for c in claims]
     content = json.dumps(rows, ensure_ascii=False)
     return digest_mark(content.encode())
 
@@ -182,13 +178,9 @@ def _legend(fig) -> None:
     from course_utils.plots import LOOKS
 
     handles = [Patch(color=BAR, label=_("claimed"))]
-    handles += [
-        Line2D([], [], linestyle="", label=kind, **LOOKS[kind]) for kind in KIND_BY_PREFIX.values()
-    ]
+    handles += [Line2D([], [], linestyle="", label=kind, **LOOKS[kind]) for kind in KIND_BY_PREFIX.values()]
     handles.append(
-        Line2D(
-            [], [], linestyle="", label=_("pale: related, not weighed"), marker="o", color="#bbbbbb"
-        )
+        Line2D([], [], linestyle="", label=_("pale: related, not weighed"), marker="o", color="#bbbbbb")
     )
     fig.legend(handles=handles, loc="outside upper center", ncols=5)
 

@@ -47,9 +47,7 @@ def facts(device: str = "") -> dict[str, Any]:
     }
 
 
-def executed_copy(
-    course: Course, lesson: Lesson, folder: Path = KEPT, device: str = ""
-) -> NotebookNode:
+def executed_copy(course: Course, lesson: Lesson, folder: Path = KEPT, device: str = "") -> NotebookNode:
     """Return a lesson with its outputs, from the copy kept of an earlier run where nothing has changed.
 
     The lesson runs in an empty folder, unsolved, as a learner gets it. ``metadata.course.run`` of the copy

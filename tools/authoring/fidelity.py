@@ -128,11 +128,7 @@ def spread(rows: Sequence[Pair]) -> dict[str, dict[str, dict[str, float]]]:
     seconds = [p for p in rows if p.quantity == "seconds"]
     for card in [*profiles.names(), "all"]:
         for work in ("operator", "network"):
-            alike = [
-                p.measured / p.modelled
-                for p in seconds
-                if p.work == work and card in (p.card, "all")
-            ]
+            alike = [p.measured / p.modelled for p in seconds if p.work == work and card in (p.card, "all")]
             if len(alike) >= ENOUGH:
                 tenths = quantiles(alike, n=10, method="inclusive")
                 low, high = round(tenths[0], 2), round(tenths[-1], 2)
@@ -203,9 +199,7 @@ def ours() -> str:
     return _table("Experiment", named, "Furthest", furthest)
 
 
-def _table(
-    first: str, named: Mapping[str, Sequence[Pair]], last: str = "", cells: Sequence[str] = ()
-) -> str:
+def _table(first: str, named: Mapping[str, Sequence[Pair]], last: str = "", cells: Sequence[str] = ()) -> str:
     """Return a table with a row for each name, and a last column of its own where it has one."""
     lines = [f"| {first} | Measured | Ratio, median | Within 25 % |", "|---|---:|---:|---:|"]
     for name, alike in named.items():

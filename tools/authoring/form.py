@@ -24,6 +24,7 @@ LARGEST = 20_000_000
 DEEPEST = 40
 """Lists and tables within one another: outputs of others' have a few more than ours."""
 LINE_LENGTH = 100
+"""Of code in a cell, beside a list of files. The course's own code may have 110 characters."""
 CHECK_OUTPUT = "nbval-check-output"
 KNOWN_TAGS = {"exercise", "generated", CHECK_OUTPUT}
 CELL_METADATA = {"cellView", "course", "deletable", "editable", "slideshow", "tags"}
@@ -67,9 +68,7 @@ def read(path: Path) -> NotebookNode:
         return parse(files.read_text(path, most=LARGEST))
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         if not path.exists():
-            raise AuthoringError(
-                f"{path.name} does not exist: write it, or mark it planned"
-            ) from None
+            raise AuthoringError(f"{path.name} does not exist: write it, or mark it planned") from None
         raise AuthoringError(f"{path.name} is not a notebook of format 4 ({error})") from None
 
 
@@ -225,9 +224,7 @@ def _cell_metadata(cell: NotebookNode) -> NotebookNode:
     kept = {name: value for name, value in cell.get("metadata", {}).items() if name in wanted}
     if "tags" in kept:
         kept["tags"] = sorted(set(kept["tags"]))
-    return nbformat.from_dict(
-        {name: value for name, value in kept.items() if value not in ([], {})}
-    )
+    return nbformat.from_dict({name: value for name, value in kept.items() if value not in ([], {})})
 
 
 def _give_ids(nb: NotebookNode) -> None:

@@ -15,8 +15,7 @@ _ON_GITHUB = re.compile(
     re.IGNORECASE,
 )
 NO_REMOTE = (
-    "There is no git remote origin to take the repository's name from: "
-    f"call  {NAME_IT} --repo owner/name"
+    f"There is no git remote origin to take the repository's name from: call  {NAME_IT} --repo owner/name"
 )
 ELSEWHERE = (
     "git's remote origin is not on github.com: lab, test and every lesson work here as they are, and what "

@@ -24,8 +24,7 @@ from tools.authoring.practices import practices
 
 FOLDER = "pytorch-gpu-course"  # what a clone without a name of its own is put in
 ADDRESS = _(
-    "`ADDRESS` is what the green *Code* button shows on the page of the course, or of your fork, "
-    "on GitHub."
+    "`ADDRESS` is what the green *Code* button shows on the page of the course, or of your fork, on GitHub."
 )
 
 
@@ -35,10 +34,7 @@ def course_map(course: Course) -> str:
     minutes = sum(lesson.minutes for lesson in course.ready)
     further = sum(lesson.further for lesson in course.ready)
     head = (_("Lesson"), _("Minutes"), _("Needs"), _("The question it answers"), _("Open in"))
-    rows = [
-        (_linked(o), o.time, _(", ").join(o.needs), o.question, _open(course, o))
-        for o in course.ready
-    ]
+    rows = [(_linked(o), o.time, _(", ").join(o.needs), o.question, _open(course, o)) for o in course.ready]
     hours, both = (
         _("In all {total:.1f} hours").format(total=(minutes + further) / 60),
         f"{minutes:,}",
@@ -55,8 +51,7 @@ def lesson_links(course: Course) -> str:
     """Return the table of open-in badges for colab_links.md, as Markdown."""
     if not course.repository:
         return _(
-            "Upload the lesson and the course's helpers yourself: "
-            "[Without GitHub](#without-github) says how."
+            "Upload the lesson and the course's helpers yourself: [Without GitHub](#without-github) says how."
         )
     rows = [row(_linked(lesson), *badges(course, lesson)) for lesson in course.ready]
     return "\n".join([row("Lesson", "Colab", "Kaggle"), "|---|---|---|", *rows])
@@ -153,9 +148,7 @@ def _open(course: Course, lesson: Lesson) -> str:
     return " · ".join(f"[{name}]({url})" for name, url in addresses.items())
 
 
-WHOLE = frozenset(
-    f"handbook/{name}.md" for name in ("checkers", "claims", "claims_numbers", "fidelity")
-)
+WHOLE = frozenset(f"handbook/{name}.md" for name in ("checkers", "claims", "claims_numbers", "fidelity"))
 """The pages that programs write whole: no catalogue has their texts."""
 
 

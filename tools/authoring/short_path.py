@@ -58,9 +58,7 @@ def header_line(course: Course, lesson: Lesson) -> str:
     taken = stops(lesson)
     if not taken:
         return ""
-    begin = _("[Short path]({page}), {minutes} min: ").format(
-        page=course.page(PAGE), minutes=minutes(lesson)
-    )
+    begin = _("[Short path]({page}), {minutes} min: ").format(page=course.page(PAGE), minutes=minutes(lesson))
     if not taken[0].section:
         return _("{begin}the whole lesson.").format(begin=begin)
     text = _("{begin}{taken}; skip the others, cells too.").format(
@@ -86,14 +84,10 @@ def table(course: Course) -> str:
             name = f"[{lesson.id} · {lesson.title}]({file})" if i == 0 else ""
             what = f"[{stop.section}]({file}#{stop.section.replace(' ', '-')})"
             if stop.catch_up:
-                what += _("; before it {catch_up_call}").format(
-                    catch_up_call=catch_up_call(lesson, stop)
-                )
+                what += _("; before it {catch_up_call}").format(catch_up_call=catch_up_call(lesson, stop))
             rows.append(f"| {name} | {what if stop.section else _('all')} | {stop.minutes} |")
     rows.append(
-        _("| [Your own training](#your-own-training) | | {own_training} |").format(
-            own_training=OWN_TRAINING
-        )
+        _("| [Your own training](#your-own-training) | | {own_training} |").format(own_training=OWN_TRAINING)
     )
     whole = total(course)
     return "\n".join(

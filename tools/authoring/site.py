@@ -61,9 +61,7 @@ def words(language: str) -> dict[str, str]:
     return {name: translation(language).gettext(text) for name, text in WORDS.items()}
 
 
-def lay_out(
-    course: Course, copies: Mapping[str, NotebookNode], folder: Path, language: str = "en"
-) -> None:
+def lay_out(course: Course, copies: Mapping[str, NotebookNode], folder: Path, language: str = "en") -> None:
     """Write what Sphinx needs of the executed lessons, by file name, and of a language's pages."""
     root = course.path.parent.parent
     not_here = shutil.ignore_patterns("*.ipynb", "*.md", "_build", *languages())  # pages come below
@@ -128,9 +126,7 @@ def lesson_page(
     return nb
 
 
-def page_text(
-    course: Course, text: str, path: str, lessons: Collection[str], language: str = "en"
-) -> str:
+def page_text(course: Course, text: str, path: str, lessons: Collection[str], language: str = "en") -> str:
     """Return Markdown of the repository as Markdown of the site.
 
     Comments go; badges, which are pictures from elsewhere, become buttons; a link to a page of the site
@@ -151,9 +147,7 @@ def page_text(
     text = _ANCHOR.sub(r"(\1)=" if language == "en" else r'<div id="\1"></div>', text)
     if _LINK.search(text):
         pages, english = (_pages(course, lessons, name) for name in (language, "en"))
-        text = _LINK.sub(
-            lambda m: m[1] + _target(course, path, m[2], pages, english, language), text
-        )
+        text = _LINK.sub(lambda m: m[1] + _target(course, path, m[2], pages, english, language), text)
     return _NOWHERE.sub(r"\1", text)
 
 

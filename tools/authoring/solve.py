@@ -80,9 +80,7 @@ def _uses(cell: NotebookNode, stub: Stub) -> bool:
     return stub.name in names and f".or_reference({stub.name})" not in cell.source
 
 
-def _exercise_cells(
-    nb: NotebookNode, exercises: Iterable[Exercise]
-) -> list[tuple[NotebookNode, Exercise]]:
+def _exercise_cells(nb: NotebookNode, exercises: Iterable[Exercise]) -> list[tuple[NotebookNode, Exercise]]:
     known = {exercise.id: exercise for exercise in exercises}
     pairs = []
     for i, cell in enumerate(nb.cells):
@@ -90,8 +88,6 @@ def _exercise_cells(
             continue
         ident = exercise_id(cell)
         if ident not in known:
-            raise AuthoringError(
-                f"cell {cell_name(nb, i)} names no exercise of the lesson: {ident}"
-            )
+            raise AuthoringError(f"cell {cell_name(nb, i)} names no exercise of the lesson: {ident}")
         pairs.append((cell, known[ident]))
     return pairs

@@ -34,9 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help=_("your list: `seat-07,Ada` a line, or one name a line; files of others are left out"),
     )
-    parser.add_argument(
-        "--lesson", action="append", metavar="NN", help=_("only this; may be repeated")
-    )
+    parser.add_argument("--lesson", action="append", metavar="NN", help=_("only this; may be repeated"))
     parser.add_argument(
         "--output",
         type=Path,
@@ -82,9 +80,7 @@ def main(args: argparse.Namespace) -> int:
         files.write(path, page(room, exercises))
     except OSError as error:
         return fail(
-            _("{output} cannot be written ({strerror}).").format(
-                output=args.output, strerror=error.strerror
-            ),
+            _("{output} cannot be written ({strerror}).").format(output=args.output, strerror=error.strerror),
             1,
         )
     print(_("The same as a page: {path}").format(path=path))
@@ -206,14 +202,9 @@ def _stuck(room: Classroom) -> list[str]:
 
 def _left_out(room: Classroom) -> list[str]:
     return [
-        _("- Left out: {file}: {reason}.").format(file=file, reason=reason)
-        for file, reason in room.left_out
+        _("- Left out: {file}: {reason}.").format(file=file, reason=reason) for file, reason in room.left_out
     ]
 
 
 def _missing(room: Classroom) -> list[str]:
-    return (
-        [_("- No file from: {missing}").format(missing=_(", ").join(room.missing))]
-        if room.missing
-        else []
-    )
+    return [_("- No file from: {missing}").format(missing=_(", ").join(room.missing))] if room.missing else []

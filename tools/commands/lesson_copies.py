@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from course_utils.course import Lesson
 
 
-def add_lesson_arguments(
-    parser: argparse.ArgumentParser, count: str, about: str, folder: str
-) -> None:
+def add_lesson_arguments(parser: argparse.ArgumentParser, count: str, about: str, folder: str) -> None:
     """Declare the options of a command that writes a notebook a lesson."""
     parser.add_argument("lessons", nargs=count, metavar="LESSON", help=about)
     parser.add_argument(
@@ -71,9 +69,7 @@ def write_lessons(
         return fail(f"{error}.", 1)
     except OSError as error:
         return fail(
-            _("{output} cannot be written ({strerror}).").format(
-                output=args.output, strerror=error.strerror
-            ),
+            _("{output} cannot be written ({strerror}).").format(output=args.output, strerror=error.strerror),
             1,
         )
     return 0

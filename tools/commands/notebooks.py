@@ -26,18 +26,14 @@ ExercisesOf = Callable[[str], Iterable[exercises.Exercise]]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument(
-        "--check", action="store_true", help="say what is wrong, file by file, cell by cell"
-    )
+    action.add_argument("--check", action="store_true", help="say what is wrong, file by file, cell by cell")
     action.add_argument(
         "--fix", action="store_true", help="write the canonical form, generated cells and pages"
     )
     action.add_argument(
         "--run", action="store_true", help="run on the CPU and store the outputs that are compared"
     )
-    parser.add_argument(
-        "files", nargs="*", help="notebooks; without any, all that course.yml lists as ready"
-    )
+    parser.add_argument("files", nargs="*", help="notebooks; without any, all that course.yml lists as ready")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -49,9 +45,7 @@ def main(args: argparse.Namespace) -> int:
         return fail(error, 1)
 
 
-def check(
-    course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf = exercises.lesson
-) -> int:
+def check(course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf = exercises.lesson) -> int:
     """Print one line a problem; 0 if there is none."""
     problems = []
     if not files:
@@ -70,9 +64,7 @@ def check(
     return 1 if problems else 0
 
 
-def fix(
-    course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf = exercises.lesson
-) -> int:
+def fix(course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf = exercises.lesson) -> int:
     """Write every lesson in canonical form and renew the pages; 1 if something needs a hand."""
     left: list[Problem] = []
     for lesson, path in _chosen(course, files):
@@ -119,18 +111,14 @@ def run(course: Course, files: Iterable[str] = ()) -> int:
         state = "written" if outputs.store(course, lesson, printed) else "unchanged"
         minutes = (time.monotonic() - start) / 60
         ran = sum(cell.cell_type == "code" for cell in nb.cells)
-        print(
-            f"{lesson.file}: {ran} code cells in {minutes:.2f} min, {len(printed)} outputs kept, {state}"
-        )
+        print(f"{lesson.file}: {ran} code cells in {minutes:.2f} min, {len(printed)} outputs kept, {state}")
     return 1 if failed else 0
 
 
 def stale_files(course: Course) -> tuple[list[Generated], list[Problem]]:
     """Return the generated files that are out of date, and the pages without a place for generated parts."""
     root = course.path.parent.parent
-    notes = Generated(
-        guide.PAGE, lambda: guide.render(course, (root / guide.PAGE).read_text("utf-8"))
-    )
+    notes = Generated(guide.PAGE, lambda: guide.render(course, (root / guide.PAGE).read_text("utf-8")))
     stale, problems = [], []
     for file in [*pages_of(course), *claims.GENERATED, *fidelity.GENERATED, notes]:
         try:

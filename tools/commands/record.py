@@ -26,9 +26,7 @@ PROFILES = ("T4", "A100", "H200")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("--list", action="store_true", help="say what can be measured, and stop")
-    parser.add_argument(
-        "--only", action="append", metavar="NAME", help="only this; may be repeated"
-    )
+    parser.add_argument("--only", action="append", metavar="NAME", help="only this; may be repeated")
     parser.add_argument("--quick", action="store_true", help="fewer sizes")
     parser.add_argument("--again", action="store_true", help="measure anew what the file holds")
     parser.add_argument("--note", help="a remark on the machine, kept in the file")
@@ -93,9 +91,7 @@ def main(args: argparse.Namespace) -> int:
         status = _record(args, chosen, devices, files.Record(path, description, args.again))
         if args.points and path.exists():
             written, without = table.write(path, args.points)
-            print(
-                f"{written} of them in {args.points}; without a row: {', '.join(without) or 'none'}"
-            )
+            print(f"{written} of them in {args.points}; without a row: {', '.join(without) or 'none'}")
         return status
     except evidence.RecordError as error:
         return fail(f"{error} The file was not touched.", 1)
@@ -120,9 +116,7 @@ def _record(
         return 0
     todo = [point for point in asked if args.again or point not in record]
     if kept := len(asked) - len(todo):
-        print(
-            f"{kept} of {len(asked)} are in {record.path.name} already; --again measures them anew."
-        )
+        print(f"{kept} of {len(asked)} are in {record.path.name} already; --again measures them anew.")
     if todo or args.note is not None:
         record.write()  # shows at once whether the place can be written
     if not todo:
@@ -161,9 +155,7 @@ def _run(todo: Sequence[Point], record: Record) -> bool:
     progress.close()
     for why, points in _by_reason(left_out):
         more = f" and {len(points) - 1} more" if len(points) > 1 else ""
-        print(
-            f"{'Failed' if why.failed else 'Left out'}: {points[0]}{more}: {why.reason.removesuffix('.')}."
-        )
+        print(f"{'Failed' if why.failed else 'Left out'}: {points[0]}{more}: {why.reason.removesuffix('.')}.")
     return any(why.failed for _, why in left_out)
 
 

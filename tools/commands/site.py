@@ -69,9 +69,7 @@ def main(args: argparse.Namespace) -> int:
         return fail("There is no clone here: call this from a clone of the course.", 2)
     empty = output.is_dir() and not any(output.iterdir())
     if output.exists() and not empty and not (output / MARK).is_file():
-        return fail(
-            f"{args.output} holds something else: name another place with --output FOLDER.", 2
-        )
+        return fail(f"{args.output} holds something else: name another place with --output FOLDER.", 2)
     needed = ("nbconvert",) if args.sheets else PACKAGES
     if any(importlib.util.find_spec(name) is None for name in needed):
         python = bootstrap.prepare("everywhere")
@@ -84,17 +82,14 @@ def main(args: argparse.Namespace) -> int:
     course = load_course()
     try:
         copies = {
-            lesson.file: executed_copy(course, lesson, device=args.device)
-            for lesson in every_lesson(course)
+            lesson.file: executed_copy(course, lesson, device=args.device) for lesson in every_lesson(course)
         }
     except ValueError as error:
         return fail(error, 1)
     return build(course, copies, output, visit=args.visit)
 
 
-def build(
-    course: Course, copies: Mapping[str, NotebookNode], output: Path, *, visit: bool = False
-) -> int:
+def build(course: Course, copies: Mapping[str, NotebookNode], output: Path, *, visit: bool = False) -> int:
     """Build the site of some executed lessons, and say what is wrong with it; 0 where nothing is.
 
     Parameters

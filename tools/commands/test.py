@@ -39,9 +39,7 @@ LINT = (
     Stage("ruff format", ("ruff", "format", "--check", "."), pytest=False),
 )
 ALONE = "not serial and not everywhere"
-QUICK = (
-    Stage("quick tests", ("pytest", "-m", f"not slow and not notebook and {ALONE}", *TOGETHER)),
-)
+QUICK = (Stage("quick tests", ("pytest", "-m", f"not slow and not notebook and {ALONE}", *TOGETHER)),)
 FULL = (
     Stage(
         "slow tests and lessons",
@@ -103,9 +101,7 @@ def _changed(root: Path) -> tuple[Stage, ...]:
     files, exercises = tests_of(root, changed)
     stages = list(LINT) if files or exercises else [*LINT, *QUICK]
     if files:
-        stages.append(
-            Stage("tests of what changed", ("pytest", *files, "-m", ALONE, *TOGETHER, "-x"))
-        )
+        stages.append(Stage("tests of what changed", ("pytest", *files, "-m", ALONE, *TOGETHER, "-x")))
     if exercises:
         call = ("pytest", "tests/test_exercises.py", "-k", " or ".join(exercises), "-x")
         stages.append(Stage("exercises that changed", call))
@@ -133,9 +129,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what another PyTorch can break: the quick tests, the simulated device, every lesson as "
         "shipped, every answer to an exercise (with --pair the default)",
     )
-    which.add_argument(
-        "--full", action="store_true", help="the plain test (without --pair the default)"
-    )
+    which.add_argument("--full", action="store_true", help="the plain test (without --pair the default)")
     parser.add_argument(
         "--pair",
         metavar="NAME,…|all",
@@ -184,15 +178,11 @@ def stages_of(args: argparse.Namespace, pair: str | None = None) -> Sequence[Sta
         return EVERYWHERE
     if args.compat or (pair and not args.quick and not args.full):
         lessons = "test_translated_lessons.py" if pair == TRANSLATED else "test_as_shipped.py"
-        return [
-            _lessons(lessons) if stage.name == "lessons as shipped" else stage for stage in COMPAT
-        ]
+        return [_lessons(lessons) if stage.name == "lessons as shipped" else stage for stage in COMPAT]
     return [*LINT, *QUICK, *(() if args.quick else FULL)]
 
 
-def run_stages(
-    python: Path, stages: Sequence[Stage], rest: list[str], root: Path = ROOT
-) -> Counter[str]:
+def run_stages(python: Path, stages: Sequence[Stage], rest: list[str], root: Path = ROOT) -> Counter[str]:
     """Run stages with the Python that has ruff and pytest; return how many tests ran, passed and failed.
 
     ``rest`` are words for every pytest. With them a stage may find no test, as long as another one does.
@@ -216,9 +206,7 @@ def run_stages(
     return total
 
 
-def _run(
-    python: Path, stage: Stage, rest: list[str], env: dict[str, str], root: Path
-) -> Counter[str]:
+def _run(python: Path, stage: Stage, rest: list[str], env: dict[str, str], root: Path) -> Counter[str]:
     """Return how many tests ran, passed, failed and were skipped; a linter counts as one check."""
     call = [str(python), "-m", *stage.call]
     if not stage.pytest:

@@ -46,9 +46,7 @@ def main(args: argparse.Namespace) -> int:
             files.write(ROOT / path, text)
             print(f"{path}: written")
     else:
-        problems += [
-            f"{path}: not as the catalogues make it" for path in editions.stale(args.language)
-        ]
+        problems += [f"{path}: not as the catalogues make it" for path in editions.stale(args.language)]
     print(*problems[:SHOWN], sep="\n")
     if len(problems) > SHOWN:
         print(f"and {len(problems) - SHOWN} more")

@@ -21,13 +21,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m tools.fidelity",
         description="The simulated device beside real ones: what was measured, and what it makes of it.",
     )
-    parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="a table of measurements"
-    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a table of measurements")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every row and the groups")
-    parser.add_argument(
-        "--worst", type=int, default=3, metavar="N", help="rows to name for each kind"
-    )
+    parser.add_argument("--worst", type=int, default=3, metavar="N", help="rows to name for each kind")
     part = "only the rows that the model may be fitted on, or only the others"
     parser.add_argument("--part", choices=("fit", "held-out"), help=part)
     args = parser.parse_args(argv)

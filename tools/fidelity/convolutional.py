@@ -14,9 +14,7 @@ _hardswish = partial(nn.Hardswish, inplace=True)
 Act = Callable[[], nn.Module]
 
 
-def _norm(
-    inside: int, outside: int, k: int = 1, stride: int = 1, groups: int = 1, act: Act | None = None
-):
+def _norm(inside: int, outside: int, k: int = 1, stride: int = 1, groups: int = 1, act: Act | None = None):
     """Return a convolution without bias, a batch norm and, where given, an activation in place."""
     conv = nn.Conv2d(inside, outside, k, stride, k // 2, groups=groups, bias=False)
     return nn.Sequential(conv, nn.BatchNorm2d(outside), *([act()] if act else []))
@@ -29,9 +27,7 @@ def _pooled(*layers: nn.Module) -> tuple[nn.Module, ...]:
 class Squeeze(nn.Module):
     """Squeeze and excitation (Hu et al., 2017): each channel times a gate worked out from all."""
 
-    def __init__(
-        self, channels: int, squeezed: int, act: Act = _relu, gate: Act = nn.Sigmoid
-    ) -> None:
+    def __init__(self, channels: int, squeezed: int, act: Act = _relu, gate: Act = nn.Sigmoid) -> None:
         super().__init__()
         self.reduce, self.act = nn.Conv2d(channels, squeezed, 1), act()
         self.expand, self.gate = nn.Conv2d(squeezed, channels, 1), gate()
@@ -56,9 +52,7 @@ class Residual(nn.Module):
         return self.act(out)
 
 
-def resnet(
-    *depths: int, bottleneck=True, groups=1, squeeze=False, classes=CLASSES
-) -> nn.Sequential:
+def resnet(*depths: int, bottleneck=True, groups=1, squeeze=False, classes=CLASSES) -> nn.Sequential:
     """Return a ResNet, ResNeXt or SE-ResNeXt (He et al., 2015; Xie et al., 2016) with so many blocks a stage.
 
     A block is two 3×3 convolutions, or a bottleneck of 1×1, 3×3, 1×1 with the stride on the 3×3 ("v1.5").
@@ -136,9 +130,7 @@ def densenet121() -> nn.Sequential:
 class Inverted(nn.Module):
     """An inverted residual: widen, convolve each channel by itself, perhaps gate, narrow."""
 
-    def __init__(
-        self, inside, middle, outside, kernel, stride, act: Act, squeeze: nn.Module | None
-    ) -> None:
+    def __init__(self, inside, middle, outside, kernel, stride, act: Act, squeeze: nn.Module | None) -> None:
         super().__init__()
         body = [_norm(inside, middle, act=act)] if middle != inside else []
         body += [

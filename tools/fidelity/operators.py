@@ -67,9 +67,7 @@ _OF_ONE = {name: getattr(torch, name) for name in ("relu", "tanh", "sigmoid", "e
 _OF_ONE |= {"silu": F.silu, "gelu": F.gelu, "softmax": _softmax, "fill": lambda x: x.fill_(1.5)}
 _OF_ONE |= {"addu": lambda x: x + 1.5, "subu": lambda x: x - 1.5, "mulu": lambda x: x * 1.5}
 _OF_ONE |= {"divu": lambda x: x / 1.5, "powu": lambda x: x**1.5}
-_OF_ONE |= {
-    "rotate": _softmax
-}  # stands for a kernel by rows that reads and writes each element once
+_OF_ONE |= {"rotate": _softmax}  # stands for a kernel by rows that reads and writes each element once
 _OF_TWO = {name: getattr(torch, name) for name in ("add", "sub", "mul", "div", "pow", "dot")}
 _OF_TWO |= {"copy": torch.Tensor.copy_, "scale": lambda x, y: torch.mul(y, 1.5, out=x)}
 _OF_TWO |= {"add_two": lambda x, y: x + y + x, "triad": lambda x, y: x.add_(y, alpha=1.5)}
@@ -104,9 +102,7 @@ _KINDS |= {"softmax": "softmax", "attention": "attention"}
 
 
 def _call(row: Row, name: str, *sizes: int, kind: str = "", **more: Any) -> Reading:
-    calls = Calls(
-        name, sizes, dtype_of(row), row.dtype.lower() == "tf32", more.pop("looped", False)
-    )
+    calls = Calls(name, sizes, dtype_of(row), row.dtype.lower() == "tf32", more.pop("looped", False))
     return Reading(kind or _KINDS.get(name, "elementwise"), calls, **more)
 
 

@@ -18,9 +18,7 @@ SEVERAL = "several cards shared the work"
 def _read(step: Step, kind: str = "", **more: Any) -> Reading:
     if step.network not in NETWORKS:
         raise Unsupported("the network is not known here")
-    return Reading(
-        f"network: {kind or ('inference' if step.mode == 'infer' else 'training')}", step, **more
-    )
+    return Reading(f"network: {kind or ('inference' if step.mode == 'infer' else 'training')}", step, **more)
 
 
 _OWN = {"fp32": "strict", "tf32": "tf32", "fp16": "amp", "bf16": "amp_bf16"}
@@ -96,9 +94,7 @@ def nvidia_images(row: Row) -> Reading:
     network, amp = _NVIDIA[name], row.dtype == "amp"
     if task == "inference":
         (batch,) = field(row, "batch")
-        return _read(
-            Step(network, batch, 224, row.dtype, "infer", amp), amount=_samples(row, batch)
-        )
+        return _read(Step(network, batch, 224, row.dtype, "infer", amp), amount=_samples(row, batch))
     _alone(row)
     batch = _BATCH[network][row.dtype]
     return _read(Step(network, batch, 224, row.dtype, "momentum", amp, amp), amount=batch)

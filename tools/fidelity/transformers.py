@@ -87,9 +87,7 @@ class GeluByHand(nn.Module):
 
 def _mlp(shape: Shape, by_hand: bool = False) -> nn.Sequential:
     act = GeluByHand() if by_hand else nn.GELU()
-    return nn.Sequential(
-        nn.Linear(shape.width, shape.inner), act, nn.Linear(shape.inner, shape.width)
-    )
+    return nn.Sequential(nn.Linear(shape.width, shape.inner), act, nn.Linear(shape.inner, shape.width))
 
 
 class Layer(nn.Module):
@@ -151,9 +149,7 @@ class Bert(nn.Module):
 
     WORDS = 30522
 
-    def __init__(
-        self, shape: Shape, head="pooler", fused=False, dropout=0.1, embedded=True
-    ) -> None:
+    def __init__(self, shape: Shape, head="pooler", fused=False, dropout=0.1, embedded=True) -> None:
         super().__init__()
         width = shape.width
         self.words = nn.Embedding(self.WORDS, width) if embedded else None

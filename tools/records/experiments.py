@@ -120,9 +120,7 @@ REGISTRY: dict[str, Experiment] = {}
 
 def grid(**values: Iterable[Value]) -> list[Parameters]:
     """Return every combination of some values, as parameters; the last name changes fastest."""
-    return [
-        dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())
-    ]
+    return [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
 
 
 def experiment(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -180,9 +178,7 @@ def key(experiment: str, parameters: Parameters, device: str) -> tuple[object, .
     return (experiment, tuple(sorted(parameters.items())), device)
 
 
-def points(
-    chosen: Sequence[Experiment], devices: Sequence[torch.device], quick: bool = False
-) -> list[Point]:
+def points(chosen: Sequence[Experiment], devices: Sequence[torch.device], quick: bool = False) -> list[Point]:
     """List what is to be measured, device by device, each sweep from small to large."""
     return [
         Point(experiment, parameters, device)

@@ -119,9 +119,7 @@ class Record:
         names = ["torch"]
         if not new["device"].startswith(SIMULATED):
             names += ["cuda", "driver", "os", "cpu", "cores"]
-        return ", ".join(
-            f"{name} {old[name]} (now {new[name]})" for name in names if old[name] != new[name]
-        )
+        return ", ".join(f"{name} {old[name]} (now {new[name]})" for name in names if old[name] != new[name])
 
     def _content(self, results: list[dict[str, Any]]) -> dict[str, Any]:
         return {

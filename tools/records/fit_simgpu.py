@@ -43,8 +43,7 @@ DEPENDS_ON = {
     "bandwidth": "memory_efficiency",
     "product": "vector_efficiency tile_half fill_simt join_simt product_share_simt resident "
     "throttle_after throttle_rise throttle_most",
-    "product 16": "resident tensor_efficiency tile_half_tensor fill_tensor join_tensor "
-    "product_share_tensor",
+    "product 16": "resident tensor_efficiency tile_half_tensor fill_tensor join_tensor product_share_tensor",
     "gather": "gather_pace row_floor",
     "softmax": "softmax_share softmax_pace",
     "norm": "reduce_share reduce_pace row_floor",
@@ -58,11 +57,7 @@ FIGURES: tuple[Figure, ...] = (
     *((card, "vector_efficiency") for card in ("T4", "A100-40GB")),
     *((card, "tensor_efficiency") for card in ("T4", "A100", "H100")),
     *((card, "kernel_floor") for card in ("A100", "H100")),
-    *(
-        (c, name)
-        for c in ("T4", "others")
-        for name in ("convolution_share", "winograd_share", "tile_half")
-    ),
+    *((c, name) for c in ("T4", "others") for name in ("convolution_share", "winograd_share", "tile_half")),
     *(("T4", name) for name in ("throttle_after", "throttle_rise", "throttle_most")),
     *(
         ("shared", name)
@@ -119,9 +114,7 @@ class Model:
         for key, profile in self.profiles.items():
             alike = name != "memory_efficiency" and key in _LIKE.get(card, ())
             if card == "shared":
-                self.profiles[key] = replace(
-                    profile, shared=replace(profile.shared, **{name: value})
-                )
+                self.profiles[key] = replace(profile, shared=replace(profile.shared, **{name: value}))
             elif key == card or (card == "others" and key not in _OLD) or alike:
                 self.profiles[key] = replace(profile, **{name: value})
 

@@ -219,9 +219,7 @@ def sliced(
             yield some_x, some_y
 
 
-def training(
-    network: Network, parts: Parts, device: torch.device
-) -> tuple[Callable[[], None], int]:
+def training(network: Network, parts: Parts, device: torch.device) -> tuple[Callable[[], None], int]:
     """Return one step of a loop, and how many images it takes.
 
     The optimiser is SGD with momentum. Sixteen bits are bfloat16 where the device computes in it, else
@@ -236,9 +234,7 @@ def training(
     else:
         batches = loaded(network, x, y, batch, device)
     model = network.make().to(device).to(memory_format=layout)
-    optimizer = torch.optim.SGD(
-        model.parameters(), lr=1e-3, momentum=0.9, fused=parts.fused or None
-    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, fused=parts.fused or None)
     dtype = torch.bfloat16 if abilities(device).bf16 else torch.float16
     scaler = torch.amp.GradScaler(device.type, enabled=parts.half and dtype == torch.float16)
     torch.compiler.reset()  # else the networks compiled before this one count against a limit

@@ -23,9 +23,7 @@ from .networks import (
 def _each(batches: tuple[int, ...], **fixed: bool) -> list[Parameters]:
     """Return every precision with every batch size, smallest first."""
     return [
-        {"batch": batch, "precision": precision, **fixed}
-        for batch in batches
-        for precision in PRECISIONS
+        {"batch": batch, "precision": precision, **fixed} for batch in batches for precision in PRECISIONS
     ]
 
 
@@ -78,9 +76,7 @@ def resnet50_step(device: torch.device, batch: int, precision: str) -> Work:
     return image_step(resnet50(), device, batch, 224, precision)
 
 
-@experiment(
-    sweep=_each((1, 8, 32)), quick=_each((1,)), seconds=30, longest=60.0, needs=("transformers",)
-)
+@experiment(sweep=_each((1, 8, 32)), quick=_each((1,)), seconds=30, longest=60.0, needs=("transformers",))
 def bert_large_step(device: torch.device, batch: int, precision: str) -> Work:
     """Train BERT-large on synthetic texts of 128 tokens for one step of AdamW.
 

@@ -37,9 +37,7 @@ def ddp_step(device: torch.device, ranks: int, batch: int) -> Mapping[str, Sampl
     if ranks > available:
         raise Unsuitable(f"{ranks} ranks need {ranks} cores or GPUs, and there are {available}")
     environment = {"DEVICE": device.type, "OMP_NUM_THREADS": "1"}
-    done = launch.run(
-        str(WORKER), str(batch), ranks=ranks, seconds=120, environment=environment, quiet=True
-    )
+    done = launch.run(str(WORKER), str(batch), ranks=ranks, seconds=120, environment=environment, quiet=True)
     if not done.ok:
         raise RuntimeError(str(done.error or done.stopped))
     times_of = json.loads(done.lines[0][-1])

@@ -83,9 +83,7 @@ def means_step(device: torch.device, means: str) -> Work:
     head = nn.Linear(WIDTH, CLASSES).to(device)
     model = nn.Sequential(*blocks, head)
     optimizer = _optimizer(means, model)
-    scaler = torch.amp.GradScaler(
-        device.type, init_scale=2.0**10, enabled=half and dtype is torch.float16
-    )
+    scaler = torch.amp.GradScaler(device.type, init_scale=2.0**10, enabled=half and dtype is torch.float16)
     x = torch.randn(BATCH, WIDTH).to(device)
     y = torch.randint(CLASSES, (BATCH,)).to(device)
     if means == "quarter of the batch":

@@ -58,9 +58,7 @@ def cudnn_benchmark(device: torch.device, batch: int, benchmark: bool) -> Mappin
     model = nn.Sequential(*layers).to(device)
     images = torch.randn(batch, 64, 56, 56).to(device)
     torch.backends.cudnn.benchmark = False
-    model(
-        images[:, :, :40, :40]
-    ).mean().backward()  # another shape: loads the library, nothing else
+    model(images[:, :, :40, :40]).mean().backward()  # another shape: loads the library, nothing else
     torch.backends.cudnn.benchmark = benchmark
 
     def step() -> None:

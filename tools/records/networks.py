@@ -122,15 +122,11 @@ def image_step(
     return training_step(lambda: cross_entropy(model(images), labels), optimizer, device, precision)
 
 
-def text_step(
-    size: str, device: torch.device, batch: int, tokens: int, precision: str = "fp32"
-) -> Work:
+def text_step(size: str, device: torch.device, batch: int, tokens: int, precision: str = "fp32") -> Work:
     """Return a step of AdamW with BERT on random tokens, which are on the device already."""
     need_precision(device, precision)
     model: Any = bert(size).to(device).train()
     words = torch.randint(1000, 30000, (batch, tokens)).to(device)
     labels = torch.randint(2, (batch,)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5)
-    return training_step(
-        lambda: model(input_ids=words, labels=labels).loss, optimizer, device, precision
-    )
+    return training_step(lambda: model(input_ids=words, labels=labels).loss, optimizer, device, precision)

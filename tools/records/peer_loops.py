@@ -45,9 +45,7 @@ class Job:
         layers = [nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 2)]
         self.device, self.model = device, nn.Sequential(*layers).to(device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE)
-        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
-            self.optimizer, RATE, total_steps=WARM_UP + STEPS
-        )
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(self.optimizer, RATE, total_steps=WARM_UP + STEPS)
         self.steps = 0
         self.clock: list[float] = []
 
@@ -104,9 +102,7 @@ def lightning(job: Job) -> None:
             job.tick()
 
     with tempfile.TemporaryDirectory() as folder:
-        trainer = L.Trainer(
-            max_epochs=1, accelerator=job.device.type, devices=1, default_root_dir=folder
-        )
+        trainer = L.Trainer(max_epochs=1, accelerator=job.device.type, devices=1, default_root_dir=folder)
         trainer.fit(Module(), job.batches)
 
 

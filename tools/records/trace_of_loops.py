@@ -43,9 +43,7 @@ def record(path: str | Path, steps: int = 2) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description="Record the trace of five loops on the simulated device."
-    )
+    parser = argparse.ArgumentParser(description="Record the trace of five loops on the simulated device.")
     parser.add_argument("path", nargs="?", type=Path, default=RECORDED)
     asked = parser.parse_args()
     record(asked.path)

@@ -32,8 +32,6 @@ def claim(id: str) -> None:
     known = {c.id: c for c in CLAIMS}
     if id not in known:
         raise ValueError(
-            _("There is no claim {id!r}; choose from {known}.").format(
-                id=id, known=", ".join(known)
-            )
+            _("There is no claim {id!r}; choose from {known}.").format(id=id, known=", ".join(known))
         )
     show(card(known[id]))

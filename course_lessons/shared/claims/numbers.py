@@ -78,9 +78,7 @@ class Ratio:
             for m in evidence.recorded(self.experiment, "speed-up"):
                 fits = _matches(m, {**self.where, **self.after})
                 if fits and (against is None or _is_one_of(m.parameters.get("against"), against)):
-                    yield _data_point(
-                        m, m.median, (m.median, m.median), self._what(m), self.weighed
-                    )
+                    yield _data_point(m, m.median, (m.median, m.median), self._what(m), self.weighed)
 
     def _comparable(self) -> list[list[Measurement]]:
         """Return the records that may be compared; with ``items``, rates as the times of so many."""
@@ -189,9 +187,7 @@ def _machine(m: Measurement) -> str:
 def _data_point(
     m: Measurement, value: float, ends: tuple[float, float], what: str, weighed: bool
 ) -> DataPoint:
-    return DataPoint(
-        value, *ends, m.kind, what, _machine(m), m.date, m.source, weighed, not on_cpu(m)
-    )
+    return DataPoint(value, *ends, m.kind, what, _machine(m), m.date, m.source, weighed, not on_cpu(m))
 
 
 def _description(m: Measurement, *without: str) -> str:

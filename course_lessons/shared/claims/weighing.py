@@ -74,9 +74,7 @@ class Claim:
     @property
     def command(self) -> str:
         """What to run for it."""
-        return "python -m course_utils record " + " ".join(
-            f"--only {name}" for name in self.experiments
-        )
+        return "python -m course_utils record " + " ".join(f"--only {name}" for name in self.experiments)
 
     @property
     def lacks_gpu(self) -> bool:
@@ -176,9 +174,7 @@ def format_range(low: float | None, high: float | None, unit: str) -> str:
         return _("equal, up to rounding")
     if high is None:
         return (
-            _("faster")
-            if unit == "×"
-            else _("at least {formatted}").format(formatted=formatted(low, unit))
+            _("faster") if unit == "×" else _("at least {formatted}").format(formatted=formatted(low, unit))
         )
     if formatted(low, unit) == formatted(high, unit):
         return formatted(high, unit)
@@ -210,9 +206,7 @@ def card(claim: Claim) -> Bundle:
         last.append(_("Not measured yet: needs a GPU. {command}").format(command=claim.command))
     if rows:
         last.append(
-            _("Each number with its source: handbook/claims_numbers.md, {short}.").format(
-                short=claim.short
-            )
+            _("Each number with its source: handbook/claims_numbers.md, {short}.").format(short=claim.short)
         )
     return Bundle(
         text="\n".join(line for line in (title, verdict, text, *last) if line),

@@ -168,9 +168,7 @@ class Output:
         if not candidates:
             return None
         first = min(candidates, key=lambda pair: pair[0])[1]
-        alike = [
-            error.rank for _, error in candidates if replace(error, ranks=first.ranks) == first
-        ]
+        alike = [error.rank for _, error in candidates if replace(error, ranks=first.ranks) == first]
         return replace(first, ranks=tuple(sorted(alike)))
 
     def _traceback(self, rank: int, attempt: int) -> RankError | None:

@@ -22,9 +22,7 @@ class Kill:
     after: str
 
 
-def check(
-    script: Path, ranks: int, seconds: float, restarts: int, nodes: int, kill: Kill | None
-) -> None:
+def check(script: Path, ranks: int, seconds: float, restarts: int, nodes: int, kill: Kill | None) -> None:
     """Raise a ValueError for arguments of ``run`` that make no sense; the message says what would."""
     if not script.is_file():
         raise ValueError(
@@ -33,24 +31,16 @@ def check(
             )
         )
     if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
-        raise ValueError(
-            _("ranks is a whole number from 1 on; you gave {ranks!r}").format(ranks=ranks)
-        )
+        raise ValueError(_("ranks is a whole number from 1 on; you gave {ranks!r}").format(ranks=ranks))
     if seconds <= 0:
         raise ValueError(
-            _("seconds is the time limit and must be over 0; you gave {seconds!r}").format(
-                seconds=seconds
-            )
+            _("seconds is the time limit and must be over 0; you gave {seconds!r}").format(seconds=seconds)
         )
     if restarts < 0:
-        raise ValueError(
-            _("restarts must be 0 or more; you gave {restarts!r}").format(restarts=restarts)
-        )
+        raise ValueError(_("restarts must be 0 or more; you gave {restarts!r}").format(restarts=restarts))
     if nodes < 1 or ranks % nodes:
         raise ValueError(
-            _("{ranks} ranks do not spread evenly over {nodes} nodes").format(
-                ranks=ranks, nodes=nodes
-            )
+            _("{ranks} ranks do not spread evenly over {nodes} nodes").format(ranks=ranks, nodes=nodes)
         )
     if kill and not 0 <= kill.rank < ranks:
         raise ValueError(

@@ -111,10 +111,7 @@ def run(
         environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **environment}
     given = "".join(f"{name}={shlex.quote(value)} " for name, value in environment.items())
     command = given + shlex.join(["torchrun", *words])
-    say(
-        f"$ {command}"
-        + (_("    # on each of {nodes} nodes").format(nodes=nodes) if nodes > 1 else "")
-    )
+    say(f"$ {command}" + (_("    # on each of {nodes} nodes").format(nodes=nodes) if nodes > 1 else ""))
 
     with tempfile.TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True) as folder:
         launch = _Launch(Path(folder), script, ranks, nodes)
@@ -227,9 +224,7 @@ class _Launch:
             lines = self.output.lines(rank, self.output.attempts - 1, failed=False)
             state = _("still ran") if rank in alive else _("had ended")
             last = _("last: {last_line}").format(last_line=lines[-1]) if lines else _("nothing")
-            report.append(
-                _("rank {rank} {state}; it said {last}").format(rank=rank, state=state, last=last)
-            )
+            report.append(_("rank {rank} {state}; it said {last}").format(rank=rank, state=state, last=last))
         return report
 
     def end(self) -> None:
@@ -255,17 +250,9 @@ class _Launch:
             if error:
                 self._show_error(say, error)
             elif failed and not again:
-                say(
-                    _("torchrun itself stopped: {last_line}").format(
-                        last_line=_last_line(self.logs)
-                    )
-                )
+                say(_("torchrun itself stopped: {last_line}").format(last_line=_last_line(self.logs)))
             if again:
-                say(
-                    _("torchrun started all ranks again: attempt {attempt}.").format(
-                        attempt=attempt + 2
-                    )
-                )
+                say(_("torchrun started all ranks again: attempt {attempt}.").format(attempt=attempt + 2))
         return lines, error
 
     def _show_error(self, say: Callable[[str], None], error: RankError) -> None:

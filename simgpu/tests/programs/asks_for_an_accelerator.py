@@ -15,9 +15,7 @@ torch.manual_seed(1)
 loader_kwargs = {"batch_size": 16}
 if wanted:
     loader_kwargs.update({"num_workers": 0, "pin_memory": True, "shuffle": False})
-loader = DataLoader(
-    TensorDataset(torch.randn(64, 1, 12, 12), torch.randint(10, (64,))), **loader_kwargs
-)
+loader = DataLoader(TensorDataset(torch.randn(64, 1, 12, 12), torch.randint(10, (64,))), **loader_kwargs)
 model = nn.Sequential(
     nn.Conv2d(1, 8, 3),
     nn.ReLU(),

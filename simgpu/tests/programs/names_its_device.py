@@ -8,11 +8,7 @@ from torch import nn
 
 device = sys.argv[1]
 device_type = "cuda" if "cuda" in device else "cpu"
-amp = (
-    torch.amp.autocast(device_type, torch.bfloat16)
-    if device_type == "cuda"
-    else contextlib.nullcontext()
-)
+amp = torch.amp.autocast(device_type, torch.bfloat16) if device_type == "cuda" else contextlib.nullcontext()
 torch.manual_seed(1337)
 text = torch.randint(50, (4000,))
 
@@ -23,9 +19,7 @@ class Block(nn.Module):
         self.norm, self.qkv, self.out = nn.LayerNorm(32), nn.Linear(32, 96), nn.Linear(32, 32)
 
     def forward(self, x):
-        q, k, v = (
-            y.unflatten(-1, (4, 8)).transpose(1, 2) for y in self.qkv(self.norm(x)).chunk(3, -1)
-        )
+        q, k, v = (y.unflatten(-1, (4, 8)).transpose(1, 2) for y in self.qkv(self.norm(x)).chunk(3, -1))
         y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return x + self.out(y.transpose(1, 2).flatten(2))
 
@@ -34,15 +28,11 @@ def batch():
     starts = torch.randint(len(text) - 17, (8,))
     x, y = (torch.stack([text[i + shift : i + shift + 16] for i in starts]) for shift in (0, 1))
     if device_type == "cuda":
-        return x.pin_memory().to(device, non_blocking=True), y.pin_memory().to(
-            device, non_blocking=True
-        )
+        return x.pin_memory().to(device, non_blocking=True), y.pin_memory().to(device, non_blocking=True)
     return x.to(device), y.to(device)
 
 
-model = nn.Sequential(
-    nn.Embedding(50, 32), Block(), Block(), nn.LayerNorm(32), nn.Linear(32, 50)
-).to(device)
+model = nn.Sequential(nn.Embedding(50, 32), Block(), Block(), nn.LayerNorm(32), nn.Linear(32, 50)).to(device)
 decay = [
     {"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": 0.1},
     {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},

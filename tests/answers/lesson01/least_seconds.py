@@ -25,8 +25,6 @@ RIGHT = {
     "by torch": _by_torch,
     "by NumPy": _by_numpy,
     "the ridge": lambda flops, moved, peak, bandwidth: (
-        (flops / peak, "compute")
-        if flops / moved >= peak / bandwidth
-        else (moved / bandwidth, "memory")
+        (flops / peak, "compute") if flops / moved >= peak / bandwidth else (moved / bandwidth, "memory")
     ),
 }

@@ -55,9 +55,7 @@ WRONG = {
     "reads-each": {_STEP: f"{_STEP}.item()", _MEAN: "sum(losses) / len(losses)"},
     "blocking": {", non_blocking=True": ""},
     "loads-first": {"in batches": "in list(batches)"},
-    "race": edited(
-        _borrowed_stream, {"accelerator.current_stream().wait_stream(stream)": "", _RECORD: ""}
-    ),
+    "race": edited(_borrowed_stream, {"accelerator.current_stream().wait_stream(stream)": "", _RECORD: ""}),
 }
 RIGHT = {
     "a running mean": _running,

@@ -27,9 +27,7 @@ def _by_duck(batch, device):
 WRONG = {
     "wrong-value": {_TENSOR: "return torch.zeros_like(batch, device=device)"},
     "stays": {_TENSOR: "batch.to(device)"},
-    "one-level": {
-        "*(move(value, device) for value in batch)": "move(batch[0], device), *batch[1:]"
-    },
+    "one-level": {"*(move(value, device) for value in batch)": "move(batch[0], device), *batch[1:]"},
     "namedtuple": {
         "type(batch)(*(move(value, device) for value in batch))": "tuple(map(move, batch, [device] * 2))"
     },
@@ -44,7 +42,5 @@ return batch"""
 RIGHT = {
     "by another road": _by_duck,
     "a copy of each tensor": {_TENSOR: "return batch.to(device, copy=True)"},
-    "a tensor like it, filled": {
-        _TENSOR: "return torch.empty_like(batch, device=device).copy_(batch)"
-    },
+    "a tensor like it, filled": {_TENSOR: "return torch.empty_like(batch, device=device).copy_(batch)"},
 }

@@ -45,15 +45,11 @@ WRONG = {
             "self.std": "torch.tensor(std, device=images.device).view(-1, 1, 1)",
         },
     ),
-    "not-saved": _kept(
-        'self.register_buffer("{0}", torch.tensor({0}).view(-1, 1, 1), persistent=False)'
-    ),
+    "not-saved": _kept('self.register_buffer("{0}", torch.tensor({0}).view(-1, 1, 1), persistent=False)'),
 }
 RIGHT = {
     "register_buffer": _kept('self.register_buffer("{0}", torch.tensor({0}).view(-1, 1, 1))'),
-    "parameters that do not train": _kept(
-        "self.{0} = nn.Parameter(torch.tensor({0}).view(-1, 1, 1), False)"
-    ),
+    "parameters that do not train": _kept("self.{0} = nn.Parameter(torch.tensor({0}).view(-1, 1, 1), False)"),
     "one buffer": _one_buffer,
     "a layer of PyTorch's": _norm_layer,
 }

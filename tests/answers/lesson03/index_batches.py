@@ -52,9 +52,7 @@ def _goes_on(n, size, seed, epoch, start):
 
 
 WRONG = {
-    "global-generator": tuple(
-        map(_shuffled, (_with_torchs_own, _with_pythons_own, _with_numpys_own))
-    ),
+    "global-generator": tuple(map(_shuffled, (_with_torchs_own, _with_pythons_own, _with_numpys_own))),
     "same-each-epoch": {"seed + epoch": "seed"},
     "not-the-rest": {"seed + epoch": "seed + epoch + start"},
     "start-in-indices": {"order.split(size))[start:]": "order[start:].split(size))"},

@@ -96,7 +96,5 @@ RIGHT = {
         _SYNC: "os.fsync(fd=file)",
         _REPLACE: "os.replace(src=new, dst=path)",
     },
-    "a path's own move, with the name it gives back": {
-        _REPLACE: "assert new.rename(target=path) == path"
-    },
+    "a path's own move, with the name it gives back": {_REPLACE: "assert new.rename(target=path) == path"},
 }

@@ -17,9 +17,7 @@ def _bf16_everywhere(can):
 
 
 def _in_one_line(can):
-    dtype = (
-        torch.bfloat16 if can.bf16 else torch.float32 if can.device.type == "cpu" else torch.float16
-    )
+    dtype = torch.bfloat16 if can.bf16 else torch.float32 if can.device.type == "cpu" else torch.float16
     return dtype, dtype == torch.float16
 
 

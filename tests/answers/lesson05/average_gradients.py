@@ -7,9 +7,7 @@ from course_lessons.lesson05.average_gradients import average_gradients
 
 def _by_bucket(model, dist):
     trained = [p for p in model.parameters() if p.requires_grad]
-    flat = torch.cat(
-        [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in trained]
-    )
+    flat = torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in trained])
     dist.all_reduce(flat)
     for p, values in zip(trained, flat.split([p.numel() for p in trained]), strict=True):
         p.grad = values.view_as(p) / dist.get_world_size()

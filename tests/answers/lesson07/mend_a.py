@@ -59,9 +59,7 @@ WRONG = {
     ),
 }
 RIGHT = {
-    "by get_total_norm": {
-        _NORM: "torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])"
-    },
+    "by get_total_norm": {_NORM: "torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])"},
     "by clipping": {_NORM: _CLIP.format('float("inf")')},
     "by squares": _a_by_squares,
     "by foreach": _a_by_foreach,

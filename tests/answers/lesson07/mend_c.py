@@ -39,9 +39,7 @@ def _c_step(model, x, y, optimizer, device):
 
 def _c_kept_on_the_device(model, make_loader, epochs, optimizer, device):
     kept = [(x.to(device), y.to(device)) for x, y in make_loader()]
-    losses = [
-        stepped(F.cross_entropy(model(x), y), optimizer) for _ in range(epochs) for x, y in kept
-    ]
+    losses = [stepped(F.cross_entropy(model(x), y), optimizer) for _ in range(epochs) for x, y in kept]
     return torch.stack(losses).tolist()
 
 

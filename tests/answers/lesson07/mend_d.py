@@ -27,9 +27,7 @@ def _d_by_log_softmax(model, batches, optimizer):
 WRONG = {
     **D_MISTAKES,
     "each-sample": {"model(x), y": "torch.stack([model(row) for row in x]), y"},
-    "one-by-one-after": {
-        _EACH: "torch.stack([F.cross_entropy(o, t) for o, t in zip(model(x), y)])"
-    },
+    "one-by-one-after": {_EACH: "torch.stack([F.cross_entropy(o, t) for o, t in zip(model(x), y)])"},
     "changed-input": {"losses.append": "weights.div_(weights.sum())\nlosses.append"},
     "wrong-value": (
         edited(mend_d, {_EACH: _PIECES.format(4)}, one_by_one=one_by_one),

@@ -99,7 +99,6 @@ RIGHT = {
     "by the older switch": _e_with(_tf32_by_the_older_switch),
     "float16, scaled": _e_float16_scaled,
     "loss outside": {
-        f"{_CAST}\n    {_LOSS}": f"{_CAST}\n    output = model(x)\n"
-        "loss = F.mse_loss(output.float(), y)"
+        f"{_CAST}\n    {_LOSS}": f"{_CAST}\n    output = model(x)\nloss = F.mse_loss(output.float(), y)"
     },
 }

@@ -7,7 +7,5 @@ WRONG = {
     "wrong-value": ({_TEST: "if share >= 1:"}, {_REFUSAL: "raise ValueError"}),
 }
 RIGHT = {
-    "by the rate": {
-        "flops_per_step / (seconds_per_step * peak)": "flops_per_step / seconds_per_step / peak"
-    }
+    "by the rate": {"flops_per_step / (seconds_per_step * peak)": "flops_per_step / seconds_per_step / peak"}
 }

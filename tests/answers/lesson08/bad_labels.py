@@ -5,9 +5,7 @@ from course_lessons.lesson08.bad_labels import bad_labels
 
 def _one_by_one(labels, classes, ignore_index=-100):
     return [
-        i
-        for i, label in enumerate(labels.tolist())
-        if label != ignore_index and not 0 <= label < classes
+        i for i, label in enumerate(labels.tolist()) if label != ignore_index and not 0 <= label < classes
     ]
 
 

@@ -37,9 +37,7 @@ def _by_seed(formats, seeds, train, accuracy, machine):
             for column, value in zip(rows[name], (accuracy(model), seconds, most), strict=True):
                 column.append(value)
             del model
-    return {
-        n: (scores, np.median(times), np.max(most)) for n, (scores, times, most) in rows.items()
-    }
+    return {n: (scores, np.median(times), np.max(most)) for n, (scores, times, most) in rows.items()}
 
 
 RIGHT = {"warming up first": _warming_up_first, "seed by seed": _by_seed}

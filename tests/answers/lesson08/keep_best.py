@@ -5,9 +5,7 @@ def _by_clones(model, train_epoch, score, epochs):
     history = []
     for _ in range(epochs):
         train_epoch(model)
-        history.append(
-            (score(model), {k: v.detach().clone() for k, v in model.state_dict().items()})
-        )
+        history.append((score(model), {k: v.detach().clone() for k, v in model.state_dict().items()}))
     best = max(history, key=lambda entry: entry[0])
     model.load_state_dict(best[1])
     return best[0]

@@ -19,9 +19,7 @@ def _by_walking(module, device):
         return isinstance(value, (list, tuple)) and any([walk(v) for v in value])
 
     for path, part in module.named_modules():
-        own = {
-            k: v for k, v in vars(part).items() if k not in ("_parameters", "_buffers", "_modules")
-        }
+        own = {k: v for k, v in vars(part).items() if k not in ("_parameters", "_buffers", "_modules")}
         for name, value in {**part._parameters, **part._buffers, **own}.items():
             if walk(value):
                 found.add(f"{path}.{name}" if path else name)

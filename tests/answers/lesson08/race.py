@@ -39,9 +39,7 @@ WRONG = {
         _MAKE: "a, b = torch.rand(2, n, n)",
         "a @ b": "a.to(device).double().float() @ b.to(device)",
     },
-    "times-creation": {
-        "a @ b": "torch.rand(n, n, device=device) @ torch.rand(n, n, device=device)"
-    },
+    "times-creation": {"a @ b": "torch.rand(n, n, device=device) @ torch.rand(n, n, device=device)"},
     "other-device": {_MAKE: "a, b = torch.rand(2, n, n)"},
     "upside-down": {"times[0] / times[1]": "times[1] / times[0]"},
 }

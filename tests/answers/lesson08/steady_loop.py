@@ -33,9 +33,7 @@ _SUM = ".sum()\ndel probabilities"
 _READ = ".sum().item()\ndel probabilities"
 _RETURN = "return hits.item()"
 WRONG = {
-    "emptied": {
-        "del probabilities": "torch.get_device_module(device).empty_cache()\ndel probabilities"
-    },
+    "emptied": {"del probabilities": "torch.get_device_module(device).empty_cache()\ndel probabilities"},
     "collects": {"del probabilities": "del probabilities\nimport gc\ngc.collect()"},
     "higher-peak": ({"del probabilities": ""}, {"del probabilities": "del x, y, logits, loss"}),
     "grows": {

@@ -40,9 +40,7 @@ def _by_arrays(model, batches, optimizer, every):
 
 WRONG = {
     **MISTAKES,
-    "reads-each-step": {
-        "losses.append(loss.detach())": "losses.append(loss.detach())\nloss.item()"
-    },
+    "reads-each-step": {"losses.append(loss.detach())": "losses.append(loss.detach())\nloss.item()"},
     "changed-input": {"loss.backward()": "loss.backward()\nx.zero_()"},
 }
 RIGHT = {"counter": _by_a_counter, "arrays": _by_arrays}

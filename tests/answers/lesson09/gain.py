@@ -18,9 +18,7 @@ def _gain_by_lists(old, new, rounds, clock):
             works[i]()
             seconds[i] = clock() - start
         numbers.append(seconds[0] / seconds[1])
-    return tuple(
-        float(torch.tensor(numbers, dtype=torch.float64).quantile(q)) for q in (0.25, 0.5, 0.75)
-    )
+    return tuple(float(torch.tensor(numbers, dtype=torch.float64).quantile(q)) for q in (0.25, 0.5, 0.75))
 
 
 _TIMED = {"old()\nnew()": "timed(old)\ntimed(new)"}

@@ -21,8 +21,8 @@ def _rate_by_adding(step, steps, peak, warm):
 RIGHT = {
     "by branches": _rate_by_branches,
     "by adding": _rate_by_adding,
-    "by NumPy": lambda step, steps, peak, warm: np.interp(
-        step, [-1, warm - 1, steps], [0, peak, 0]
-    ).astype(np.float32),
+    "by NumPy": lambda step, steps, peak, warm: np.interp(step, [-1, warm - 1, steps], [0, peak, 0]).astype(
+        np.float32
+    ),
     "as a tensor": lambda *case: torch.tensor(learning_rate(*case)),
 }

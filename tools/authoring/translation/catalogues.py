@@ -61,9 +61,7 @@ def sources(root: Path = ROOT) -> dict[str, Callable[[], Iterator[Text]]]:
             name = path.relative_to(root).as_posix()
             if name in WHOLE:
                 continue
-            found[f"pages/{name.removesuffix('.md')}"] = lambda path=path, name=name: _page(
-                path, name
-            )
+            found[f"pages/{name.removesuffix('.md')}"] = lambda path=path, name=name: _page(path, name)
     return found
 
 
@@ -138,9 +136,7 @@ def _notebook(path: Path) -> Iterator[Text]:
 def _programs(root: Path, paths: Iterable[str]) -> Iterator[Text]:
     for path in paths:
         with (root / path).open("rb") as file:
-            for _line, message, _comments, _context in extract(
-                programs.messages, file, programs.KEYWORDS
-            ):
+            for _line, message, _comments, _context in extract(programs.messages, file, programs.KEYWORDS):
                 yield Text(message, path)
 
 

@@ -21,13 +21,9 @@ _LABELLING = _words(
 )
 _LABELS = _words("desc label title unit xlabel ylabel head")
 # Functions and arguments whose strings are looked for, or are values of a program.
-_NOT_READ = _words(
-    "Path compile device eval exec findall get getattr glob match open rglob search split sub"
-)
+_NOT_READ = _words("Path compile device eval exec findall get getattr glob match open rglob search split sub")
 _VALUES = _words("choices encoding family mode style")
-_NAMES = _words(
-    "None True False cpu cuda data log measured modelled mps off published recorded sim x xpu y"
-)
+_NAMES = _words("None True False cpu cuda data log measured modelled mps off published recorded sim x xpu y")
 _WORD = re.compile(r"(?<![\w<&/#.-])(?:[A-Za-z]['A-Za-z]+|[Aa](?= ))")
 _CODE = re.compile(
     r"""\w=["'\w]|\w\([\w"'(\[]|\w\[["'\w:]|\) [*/+-] |^\s*[\w.]+ [-+*/]?= |\bin \w+\[|\bfor \w+ in (\(|\w+\.)"""

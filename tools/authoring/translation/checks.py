@@ -52,9 +52,7 @@ _SAME: dict[str, Callable[[str], Counter]] = {
     "values": lambda text: Counter(_VALUE.findall(text.replace("{{", "").replace("}}", ""))),
     "code": lambda text: Counter(map(_code, _CODE.findall(text))),
     "links": lambda text: Counter(next(filter(None, got), "") for got in _ADDRESS.findall(text)),
-    "tags": lambda text: Counter(
-        re.sub(r'(alt|title)="[^"]*"', r"\1", tag) for tag in _HTML.findall(text)
-    ),
+    "tags": lambda text: Counter(re.sub(r'(alt|title)="[^"]*"', r"\1", tag) for tag in _HTML.findall(text)),
     "numbers": lambda text: Counter(_NUMBER.findall(_VALUE.sub("", _bare(text)))),
 }
 

@@ -22,9 +22,7 @@ WIDTH = 96
 
 def plain(source: str) -> str:
     """Return the source of the same length with its magics as comments."""
-    return _MAGIC.sub(
-        lambda line: f"{line[1]}0#{line[3][1:]}" if line[1] else f"#{line[3]}", source
-    )
+    return _MAGIC.sub(lambda line: f"{line[1]}0#{line[3][1:]}" if line[1] else f"#{line[3]}", source)
 
 
 def _starts(source: str) -> list[int]:
@@ -54,9 +52,7 @@ def _comments(source: str, magics: set[int]) -> list[tuple[int, int, str, str]]:
         words = token.string.lstrip("#").strip()
         if alone and last == (row - 1, column) and found[-1][2] is not None:
             begin, _, indent, old = found.pop()
-            found.append(
-                (begin, starts[row - 1] + column + len(token.string), indent, f"{old} {words}")
-            )
+            found.append((begin, starts[row - 1] + column + len(token.string), indent, f"{old} {words}"))
         else:
             found.append((begin, begin + len(token.string), before if alone else None, words))
         last = (row, column) if alone else (-1, -1)
@@ -116,9 +112,7 @@ def rewrite(source: str, change: Callable[[str], str], keys: Collection[str] = (
     def render(begin: int, end: int) -> str:
         """Return the source from here to there, with all texts in it replaced."""
         out, at = "", begin
-        for (first, last), node in sorted(
-            spans.items(), key=lambda item: (item[0][0], -item[0][1])
-        ):
+        for (first, last), node in sorted(spans.items(), key=lambda item: (item[0][0], -item[0][1])):
             if first < at or last > end or (first, last) == (begin, end):
                 continue
             out += source[at:first] + string(first, last, node)
@@ -132,9 +126,7 @@ def rewrite(source: str, change: Callable[[str], str], keys: Collection[str] = (
             return source[first:last]
         values = None
         if isinstance(node, ast.JoinedStr):
-            values = dict(
-                zip(texts.fields(text), (render(*span(part)) for part in parts), strict=True)
-            )
+            values = dict(zip(texts.fields(text), (render(*span(part)) for part in parts), strict=True))
         return _literal(source[first:last], other, values)
 
     edits = [(b, e, string(b, e, node)) for (b, e), node in spans.items()]
@@ -181,11 +173,7 @@ def _wrapped(words: str, indent: str, widest: int) -> str:
     """Return a comment of lines that are no wider than that."""
     lines, line = [], ""
     for part in re.findall(r"[\x21-\x7e]+|[ ]+|.", words):
-        if (
-            line
-            and _width(indent + "# " + line + part) > widest
-            and part not in "，。；：！？）、”"
-        ):
+        if line and _width(indent + "# " + line + part) > widest and part not in "，。；：！？）、”":
             lines.append(line.rstrip())
             line = ""
         line += part if line or part.strip() else ""

@@ -24,9 +24,7 @@ from tools.authoring import claims
 from tools.authoring.links import slug, translated_path
 from tools.authoring.translation import catalogues, code, prose
 
-_LINK = re.compile(
-    r"(?:(?<=\]\()|(?<=src=\")|(?<=href=\"))(?![a-z]+:|[#@])([^)\s#\"]+)(#[^)\s\"]*)?"
-)
+_LINK = re.compile(r"(?:(?<=\]\()|(?<=src=\")|(?<=href=\"))(?![a-z]+:|[#@])([^)\s#\"]+)(#[^)\s\"]*)?")
 
 
 def sources() -> list[str]:
@@ -46,9 +44,7 @@ def made(language: str, root: Path = ROOT) -> dict[str, str]:
     """Return all notebooks and pages of a language, by their path from the course's folder ``root``."""
     env = {**os.environ, "COURSE_LANGUAGE": language, "PYTHONPATH": str(root), "PYTHONUTF8": "1"}
     call = [sys.executable, "-m", __name__]
-    done = subprocess.run(
-        call, env=env, cwd=root, stdout=subprocess.PIPE, encoding="utf-8", check=True
-    )
+    done = subprocess.run(call, env=env, cwd=root, stdout=subprocess.PIPE, encoding="utf-8", check=True)
     return json.loads(done.stdout)
 
 
@@ -56,9 +52,7 @@ def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def relinked(
-    text: str, path: str, language: str, known: Iterable[str], headings: Mapping[str, str]
-) -> str:
+def relinked(text: str, path: str, language: str, known: Iterable[str], headings: Mapping[str, str]) -> str:
     """Return Markdown with its relative links as they are from where the translation stands.
 
     A link to what is translated goes to the translation, any other to the file it went to. ``headings`` are the
@@ -102,9 +96,7 @@ class _Edition:
         self.language, self.known, self.course = language, frozenset(sources()), load_course()
         titles = catalogues.translations(language, "notebooks/")
         self.sections = catalogues.translations(language, "course.po")
-        self.headings = {
-            one.replace(" ", "-"): other.replace(" ", "-") for one, other in titles.items()
-        }
+        self.headings = {one.replace(" ", "-"): other.replace(" ", "-") for one, other in titles.items()}
         texts = "\n".join((ROOT / path).read_text(encoding="utf-8") for path in self.known)
         self.anchors = set(re.findall(r"\]\([^)\s]*#([\w-]+)\)", texts))
         self.home = self.course.page("") if self.course.repository else ""
@@ -124,12 +116,8 @@ class _Edition:
 
     def markdown(self, path: str, text: str) -> str:
         text = relinked(text, path, self.language, self.known, self.headings)
-        english = posixpath.relpath(
-            path, posixpath.dirname(translated_path(path, self.language)) or "."
-        )
-        text = re.sub(
-            rf"\[{own_name(self.language)}\]\([^)]*\)", f"[{own_name('en')}]({english})", text
-        )
+        english = posixpath.relpath(path, posixpath.dirname(translated_path(path, self.language)) or ".")
+        text = re.sub(rf"\[{own_name(self.language)}\]\([^)]*\)", f"[{own_name('en')}]({english})", text)
         return _addresses(text, self.home, self.language, self.known) if self.home else text
 
     def page(self, path: str, text: str, words: Mapping[str, str]) -> str:

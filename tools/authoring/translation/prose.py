@@ -26,9 +26,7 @@ def has_words(text: str) -> bool:
     return any(map(_WORDS.search, [_NOT_WORDS.sub(" ", text), *_ALT.findall(text)]))
 
 
-def rewrite(
-    markdown: str, change: Callable[[str], str], leave: frozenset[str] = frozenset()
-) -> str:
+def rewrite(markdown: str, change: Callable[[str], str], leave: frozenset[str] = frozenset()) -> str:
     """Return Markdown with each piece that has words handed to ``change``, and what that returns in its place.
 
     ``leave`` names generated parts (``<!-- NAME:begin -->`` to ``<!-- NAME:end -->``) that are not taken apart.
@@ -60,9 +58,7 @@ def rewrite(
             if not fenced:
                 fenced = fence[1] if line.count(fence[1]) == 1 else ""
                 begun = len(done) + 1 if line.startswith("```python") else None
-            elif line.strip().startswith(fenced) or (
-                fenced == "$$" and line.rstrip().endswith("$$")
-            ):
+            elif line.strip().startswith(fenced) or (fenced == "$$" and line.rstrip().endswith("$$")):
                 fenced = ""
                 if begun is not None:
                     done[begun:] = code.comments("\n".join(done[begun:]), change).split("\n")
