@@ -2,8 +2,8 @@
 
     python3 .ci/colab_versions.py pip-freeze.gpu.txt > colab.txt
 
-The list is https://github.com/googlecolab/backend-info/blob/main/pip-freeze.gpu.txt. PyTorch's build (+cu128) is
-left out, because the tests run on machines without a GPU.
+The list is https://github.com/googlecolab/backend-info/blob/main/pip-freeze.gpu.txt. PyTorch's build
+(+cu128) is left out, because the tests run on machines without a GPU.
 """
 
 import re

@@ -1,7 +1,8 @@
 """The language the course speaks: English as it is written, another from its catalogue. Needs Python alone.
 
-``COURSE_LANGUAGE=zh`` chooses, before anything else of the course is imported: a Chinese lesson sets it in its first
-cell. A text for a reader stands in `_`, as gettext has it; `N_` marks one that is a key too, and `_` shows it.
+``COURSE_LANGUAGE=zh`` chooses, before anything else of the course is imported: a Chinese lesson sets it in
+its first cell. A text for a reader stands in `_`, as gettext has it; `N_` marks one that is a key too, and
+`_` shows it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def from_system() -> None:
 
 @lru_cache(8)
 def translation(language: str) -> gettext.NullTranslations:
-    """Return a language's translations: compiled in the wheel, in a clone from the catalogues as they are now."""
+    """Return a language's translations: compiled in the wheel, read from the catalogues in a clone."""
     if language == "en":
         return gettext.NullTranslations()
     compiled = HERE / language / "messages.mo"

@@ -1,6 +1,7 @@
 """Read gettext's catalogues (``.po``) and compile them (``.mo``), with Python alone.
 
-A clone has no compiled catalogue that could be older than its source; the wheel's build makes one (``hatch_build.py``).
+A clone has no compiled catalogue that could be older than its source; the wheel's build makes one
+(``hatch_build.py``).
 """
 
 from __future__ import annotations

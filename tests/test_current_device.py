@@ -1,4 +1,4 @@
-"""Whatever joins a process group on GPUs has chosen its own GPU before: NCCL takes the current device of a rank."""
+"""Whatever joins a process group on GPUs has chosen its own GPU before: NCCL takes the current one."""
 
 import re
 import runpy

@@ -189,7 +189,7 @@ def test_checks_and_what_the_lessons_show_are_there_as_everywhere():
 @pytest.mark.slow
 @pytest.mark.parametrize("known", ["02", "03", "06", "08"])
 def test_known_answers_fare_there_as_here(known):
-    """Of each exercise one right answer and the first wrong ones; what they were found to be is in test_exercises."""
+    """Of each exercise one right answer and the first wrong ones; test_exercises has their outcomes."""
     out = python(
         """
         import sys

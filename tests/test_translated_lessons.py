@@ -104,7 +104,7 @@ def _kept(language: str) -> str:
 
 
 def english(nb, language):
-    """Say which outputs have the course's own words in English, keys apart; PyTorch's messages stay as they are."""
+    """Say which outputs have the course's own words in English, but for keys and PyTorch's messages."""
     for cell in code_cells(nb):
         for output in cell.outputs:
             text = output.get("text") or output.get("data", {}).get("text/plain", "")
@@ -119,11 +119,11 @@ def english(nb, language):
 
 @TODAY
 @pytest.mark.notebook
-@pytest.mark.everywhere  # and on the pair colab: the code is the one that test_as_shipped.py runs, as the first test says
+@pytest.mark.everywhere  # and on the pair colab: it is the code that test_as_shipped.py runs, see above
 @IN
 @pytest.mark.parametrize("lesson", EACH_LESSON)
 def test_a_translated_lesson_runs_as_shipped_and_answered(language, lesson, tmp_path, record_property):
-    """One run for both, as test_as_shipped.py has it; figures may lack no sign: a warning is an error there."""
+    """One run for both, as test_as_shipped.py has it; a sign that a figure lacks is an error."""
     exercises = exercises_of(lesson.id)
     source = NOTEBOOKS / language / lesson.file
     nb = tried_and_solved(nbformat.read(source, as_version=4), exercises)

@@ -336,7 +336,8 @@ def test_a_key_that_a_cell_shows_has_one_translation_wherever_it_stands():
 
 @TODAY
 def test_markdown_is_taken_apart_and_put_together():
-    text = "# Title\n\n1. One\n   more\n- [ ] two `x`\n\n| ab cd | 3 |\n|---|---|\n\n```\ncode here\n```\n\n![alt text](a.png)\n"
+    text = "# Title\n\n1. One\n   more\n- [ ] two `x`\n\n| ab cd | 3 |\n|---|---|\n\n"
+    text += "```\ncode here\n```\n\n![alt text](a.png)\n"
     assert prose.pieces(text) == [
         "Title",
         "One more",
@@ -462,8 +463,11 @@ def _said(*words: str, root: Path = ROOT, **env: str) -> str:
     inherited.pop("COURSE_LANGUAGE", None)
     done = subprocess.run(
         [sys.executable, "-m", "course_utils", *words],
-        env={**inherited, "PYTHONUTF8": "1", "PYTHONPATH": str(root), **env}, cwd=root, capture_output=True, encoding="utf-8",
-    )  # fmt: skip
+        env={**inherited, "PYTHONUTF8": "1", "PYTHONPATH": str(root), **env},
+        cwd=root,
+        capture_output=True,
+        encoding="utf-8",
+    )
     return done.stdout + done.stderr
 
 

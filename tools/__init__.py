@@ -2,6 +2,6 @@
 
 import sys
 
-# jsonschema, which nbformat brings, reads a whole grammar when it is imported: a second in each process, for a
-# format of addresses that no schema here names. It does without.
+# jsonschema, which nbformat brings, reads a whole grammar when it is imported: a second in each process, for
+# a format of addresses that no schema here names. It does without.
 sys.modules.setdefault("rfc3987_syntax", None)

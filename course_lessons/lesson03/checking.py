@@ -42,7 +42,7 @@ def _count(optimizer: Any, *_: Any) -> None:
 def over(
     reference: Any, case: Any, n: int, known_mistakes: Mapping[str, Any], **more: Any
 ) -> ComparesToReference:
-    """Return `ComparesToReference` over `n` trainings or evaluations, which `case` makes anew by their number."""
+    """Return `ComparesToReference` over `n` trainings or evaluations; `case(i)` makes the i-th."""
     more = {"alike": nearly(1e-4, 1e-5), "situation": _situation, **more}
     return ComparesToReference(reference, lambda: [case(i) for i in range(n)], known_mistakes, **more)
 

@@ -2,8 +2,8 @@
 
 A loop is judged twice: its numbers and the weights it leaves are compared with those of the given loop, at a
 small size; then what it asked of the simulated device is looked at. A wrong result is compared with those of
-known mistakes: where the weights are wrong, a known mistake must leave the same weights; where they are right, it
-must return the same numbers.
+known mistakes: where the weights are wrong, a known mistake must leave the same weights; where they are
+right, it must return the same numbers.
 """
 
 from __future__ import annotations

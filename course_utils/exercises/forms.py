@@ -36,8 +36,9 @@ class ComparesToReference:
         For each diagnosis a wrong function, or a tuple of several. A wrong answer gets the diagnosis of the
         known mistake that it agrees with (``Judge.closest``).
     run
-        Calls a function with a case, ``run(function, *case)``, and returns its result, such as the weights that a
-        training function leaves; by default ``function(*case)``. For the answer, the reference and the known mistakes.
+        Calls a function with a case, ``run(function, *case)``, and returns its result, such as the weights
+        that a training function leaves; by default ``function(*case)``. Used for the answer, the reference
+        and the known mistakes.
     read
         Converts what the answer returned before it is compared, or refuses it. By default ``Judge.number``.
     look

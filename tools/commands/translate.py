@@ -1,4 +1,5 @@
-"""``translate``: bring the catalogues up to date with the English, and make notebooks, pages and messages of them."""
+"""``translate``: bring the catalogues up to date with the English, and make notebooks, pages and messages of
+them."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def main(args: argparse.Namespace) -> int:
     """Do what was asked; 0 if nothing is left to do, else 1."""
     if sys.version_info < (3, 12):
         return fail(
-            "translate needs Python 3.12 or newer: an older one does not say where in an f-string a value stands.",
+            "translate needs Python 3.12 or newer, which says where in an f-string a value stands.",
             1,
         )
     from tools.authoring.translation import catalogues, editions, progress

@@ -1,6 +1,8 @@
-"""The catalogues of a language: what the course says, collected from its sources, and what it is in that language.
+"""The catalogues of a language: what the course says, collected from its sources, and what it is in that
+language.
 
-One gettext file for each lesson, each package of helpers and content, and each page, in ``course_language/LANGUAGE/``.
+One gettext file for each lesson, each package of helpers and content, and each page, in
+``course_language/LANGUAGE/``.
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ def sources(root: Path = ROOT) -> dict[str, Callable[[], Iterator[Text]]]:
 
 
 def _packages(root: Path) -> dict[str, list[str]]:
-    """Return the modules of each catalogue: of a package, or of a lesson, as paths from the course's folder."""
+    """Return the modules of each catalogue: of a package, or of a lesson, as paths from the course's
+    folder."""
     found: dict[str, list[str]] = {}
     for package in ("course_utils", "course_lessons", "simgpu", "tools"):
         for path in sorted((root / package).rglob("*.py")):
@@ -160,10 +163,17 @@ def load(path: Path, language: str = "zh") -> Catalog:
 
 def _empty(language: str) -> Catalog:
     return Catalog(
-        locale=LOCALES.get(language, language), project="GPU Training with PyTorch", version="1", charset="utf-8", fuzzy=False,
-        header_comment="# GPU Training with PyTorch", creation_date=_DATE, revision_date=_DATE,
-        last_translator="the course", language_team="the course",
-    )  # fmt: skip
+        locale=LOCALES.get(language, language),
+        project="GPU Training with PyTorch",
+        version="1",
+        charset="utf-8",
+        fuzzy=False,
+        header_comment="# GPU Training with PyTorch",
+        creation_date=_DATE,
+        revision_date=_DATE,
+        last_translator="the course",
+        language_team="the course",
+    )
 
 
 def fresh(found: Iterable[Text], language: str = "zh") -> Catalog:

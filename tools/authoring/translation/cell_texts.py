@@ -1,4 +1,5 @@
-"""Which strings of a notebook's cell are texts for a reader: two words or more, labels, and the cell's own keys.
+"""Which strings of a notebook's cell are texts for a reader: two words or more, labels, and the cell's own
+keys.
 
 A cell is plain Python without `_()`, so that a learner reads what it does. Elsewhere texts are marked.
 """
@@ -16,8 +17,8 @@ def _words(text: str) -> frozenset[str]:
 
 # Functions and arguments whose strings are read even where they are single words.
 _LABELLING = _words(
-    "annotate axhline axvline bar barh card curves hist legend measure plot print set_title set_xlabel set_ylabel "
-    "show_table table text title try_out xlabel ylabel"
+    "annotate axhline axvline bar barh card curves hist legend measure plot print set_title set_xlabel "
+    "set_ylabel show_table table text title try_out xlabel ylabel"
 )
 _LABELS = _words("desc label title unit xlabel ylabel head")
 # Functions and arguments whose strings are looked for, or are values of a program.
@@ -26,7 +27,8 @@ _VALUES = _words("choices encoding family mode style")
 _NAMES = _words("None True False cpu cuda data log measured modelled mps off published recorded sim x xpu y")
 _WORD = re.compile(r"(?<![\w<&/#.-])(?:[A-Za-z]['A-Za-z]+|[Aa](?= ))")
 _CODE = re.compile(
-    r"""\w=["'\w]|\w\([\w"'(\[]|\w\[["'\w:]|\) [*/+-] |^\s*[\w.]+ [-+*/]?= |\bin \w+\[|\bfor \w+ in (\(|\w+\.)"""
+    r"""\w=["'\w]|\w\([\w"'(\[]|\w\[["'\w:]|\) [*/+-] |^\s*[\w.]+ [-+*/]?= |"""
+    r"""\bin \w+\[|\bfor \w+ in (\(|\w+\.)"""
 )
 _STATEMENT = re.compile(r"^\s*(def|import|from|class|for|with|if) .*[:=]$", re.MULTILINE)
 

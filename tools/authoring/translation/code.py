@@ -36,7 +36,8 @@ def _width(text: str) -> int:
 
 
 def _comments(source: str, magics: set[int]) -> list[tuple[int, int, str, str]]:
-    """Return each comment as start, end, indentation (None beside code) and words; lines that follow one another are one."""
+    """Return each comment as start, end, indentation (None beside code) and words; lines that follow one
+    another are one."""
     starts = _starts(source)
     found: list[tuple[int, int, str | None, str]] = []
     last = (-1, -1)
@@ -60,7 +61,8 @@ def _comments(source: str, magics: set[int]) -> list[tuple[int, int, str, str]]:
 
 
 def _literal(old: str, text: str, values: dict[str, str] | None) -> str:
-    """Return a string's source like ``old``'s, with another text; ``values`` are an f-string's, as they stand in it."""
+    """Return a string's source like ``old``'s, with another text; ``values`` are an f-string's, as they
+    stand in it."""
     prefix, quote = re.match(r"([A-Za-z]*)('''|\"\"\"|'|\")", old).groups()
     if values is None:
         prefix = prefix.replace("f", "").replace("F", "")
@@ -88,7 +90,8 @@ def keys(sources: Iterable[str]) -> frozenset[str]:
 
 
 def rewrite(source: str, change: Callable[[str], str], keys: Collection[str] = ()) -> str:
-    """Return a cell's code with each comment and text handed to ``change``, and what that returns in its place.
+    """Return a cell's code with each comment and text handed to ``change``, and what that returns in its
+    place.
 
     ``keys`` are the notebook's: a key has one translation in all of its cells.
 

@@ -1,7 +1,7 @@
 """The course in another language: its notebooks and pages, made of the English ones and the catalogues.
 
-Run as a program with ``COURSE_LANGUAGE`` set it prints them as JSON, so that what generates headers, tasks and
-footers speaks that language: ``COURSE_LANGUAGE=zh python -m tools.authoring.translation.editions``.
+Run as a program with ``COURSE_LANGUAGE`` set it prints them as JSON, so that what generates headers, tasks
+and footers speaks that language: ``COURSE_LANGUAGE=zh python -m tools.authoring.translation.editions``.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def _read(path: Path) -> str:
 def relinked(text: str, path: str, language: str, known: Iterable[str], headings: Mapping[str, str]) -> str:
     """Return Markdown with its relative links as they are from where the translation stands.
 
-    A link to what is translated goes to the translation, any other to the file it went to. ``headings`` are the
-    anchors of notebooks' headings, which have no other name.
+    A link to what is translated goes to the translation, any other to the file it went to. ``headings`` are
+    the anchors of notebooks' headings, which have no other name.
     """
     here = posixpath.dirname(translated_path(path, language))
 
@@ -77,7 +77,8 @@ def relinked(text: str, path: str, language: str, known: Iterable[str], headings
 
 
 def _addresses(text: str, home: str, language: str, known: Iterable[str]) -> str:
-    """Return a text with addresses of the course on GitHub, in Colab and in Kaggle as those of the translation."""
+    """Return a text with addresses of the course on GitHub, in Colab and in Kaggle as those of the
+    translation."""
     pattern = re.escape(home.removeprefix("https://github.com/")) + r"([\w./-]+)"
 
     def there(found: re.Match[str]) -> str:

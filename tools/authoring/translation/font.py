@@ -1,7 +1,8 @@
 """The font of a language's figures: of Noto Sans, the signs that the catalogues use.
 
-``python -m tools.authoring.translation.font zh NotoSansCJK-Regular.ttc "Noto Sans CJK SC"`` makes it again (Debian's
-package fonts-noto-cjk has that file, of four faces). matplotlib takes Latin letters from its own font and these signs from this one.
+``python -m tools.authoring.translation.font zh NotoSansCJK-Regular.ttc "Noto Sans CJK SC"`` makes it again
+(Debian's package fonts-noto-cjk has that file, of four faces). matplotlib takes Latin letters from its own
+font and these signs from this one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ NAME = "Course Sans"
 
 
 def signs(language: str) -> set[str]:
-    """Return the signs that a figure may need and matplotlib's own font lacks: letters and punctuation of that script."""
+    """Return the signs that a figure may need and matplotlib's own font lacks: letters and punctuation of
+    that script."""
     found: set[str] = set()
     for path in sorted((catalogues.LANGUAGES / language).rglob("*.po")):
         if path.relative_to(catalogues.LANGUAGES / language).parts[0] == "pages":
@@ -33,7 +35,8 @@ def signs(language: str) -> set[str]:
 
 @cache
 def _is_exercise(place: str) -> bool:
-    """Return whether a text comes from an exercise's file: its check, hints and diagnoses stand in no figure."""
+    """Return whether a text comes from an exercise's file: its check, hints and diagnoses stand in no
+    figure."""
     path = ROOT / place
     return path.suffix == ".py" and "\nEXERCISE = Exercise(" in path.read_text(encoding="utf-8")
 

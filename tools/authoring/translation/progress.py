@@ -18,7 +18,8 @@ def table(language: str) -> list[str]:
 
 
 def problems(language: str) -> list[str]:
-    """Return all that is wrong: texts without a translation, changed, gone, or translated into something else."""
+    """Return all that is wrong: texts without a translation, changed, gone, or translated into something
+    else."""
     base = catalogues.LANGUAGES / language / "terms.tsv"
     sources = catalogues.sources()
     found = [problem for name in sources for problem in _of(name, sources[name](), language, base)]

@@ -1,7 +1,7 @@
 """Markdown taken apart into the pieces that are translated, and put together again.
 
-A piece is a heading, a paragraph, an item of a list, a row of a table or a comment of a Python program. Other code,
-formulas, markup alone and what has no words stay as they are.
+A piece is a heading, a paragraph, an item of a list, a row of a table or a comment of a Python program.
+Other code, formulas, markup alone and what has no words stay as they are.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ def has_words(text: str) -> bool:
 
 
 def rewrite(markdown: str, change: Callable[[str], str], leave: frozenset[str] = frozenset()) -> str:
-    """Return Markdown with each piece that has words handed to ``change``, and what that returns in its place.
+    """Return Markdown with each piece that has words handed to ``change``, and what that returns in its
+    place.
 
-    ``leave`` names generated parts (``<!-- NAME:begin -->`` to ``<!-- NAME:end -->``) that are not taken apart.
+    ``leave`` names generated parts (``<!-- NAME:begin -->`` to ``<!-- NAME:end -->``) that are not taken
+    apart.
     """
     done: list[str] = []
     held: list[str] = []
