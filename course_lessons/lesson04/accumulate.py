@@ -63,7 +63,7 @@ def _judge_order(run, sizes, judge):
 
 
 def _situation(dtype, sizes, overflow):
-    words = _("{dtype}, micro-batches of {str}").format(dtype=dtype, str=", ".join(map(str, sizes)))
+    words = _("{dtype}, micro-batches of {sizes}").format(dtype=dtype, sizes=", ".join(map(str, sizes)))
     return _("{words}, one of which overflows").format(words=words) if overflow else words
 
 
@@ -96,9 +96,8 @@ Accumulation adds up gradients that must all have the same scale. So unscaling, 
 `update` come once, after the last micro-batch (one of the small pieces of a large batch, as in lesson 03).
 Write `accumulate(model, batches, loss_fn, optimizer, scaler, dtype)`: **one** mixed-precision optimiser
 step for a list of `(x, y)` micro-batches of unequal size, the same as for the one large batch they make.
-`loss_fn` returns the mean over a micro-batch. The data says on which device. Only one micro-batch's graph \
-may exist at a time. If one of
-them overflows, none counts. Gradients of an earlier step may still be there.
+`loss_fn` returns the mean over a micro-batch. The data says on which device. Only one micro-batch's graph
+may exist at a time. If one of them overflows, none counts. Gradients of an earlier step may still be there.
 """,
     hints=(
         "Ask two questions. How much should each micro-batch count, so that you get the mean over all rows? "
