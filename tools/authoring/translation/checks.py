@@ -39,8 +39,10 @@ _MARKS = [
 
 
 def _code(text: str) -> str:
-    """Return code without its comments, which are translated."""
-    return re.sub(r"\s*(?<!\S)#.*$", "", text, flags=re.MULTILINE) if "\n" in text else text
+    """Return code without its comments, which are translated, and inline code as one line."""
+    if not text.startswith("```"):
+        return " ".join(text.split())
+    return re.sub(r"\s*(?<!\S)#.*$", "", text, flags=re.MULTILINE)
 
 
 def _bare(text: str) -> str:
