@@ -50,7 +50,7 @@ def test_an_anchor_that_a_lesson_links_to_is_written_out():
     """JupyterLab makes anchors of headings, too, but others than GitHub: with capitals and full stops."""
     folder = load_course().path.parent
     found = set()
-    for path in [*folder.glob("[0-9]*.ipynb"), *folder.glob("*/[0-9]*.ipynb")]:
+    for path in [*folder.glob("[0-9]*.ipynb"), *folder.glob("[!.]*/[0-9]*.ipynb")]:
         text = path.read_text(encoding="utf-8")
         for page, anchor in re.findall(r"\]\((\.\./[^)#]*\.md)#([^)]*)\)", text):
             found.add((path.parent / page, anchor))

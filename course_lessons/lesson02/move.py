@@ -68,7 +68,9 @@ def _check_move(answer, judge):
             got = answer(batch, target)
         except Raised as raised:
             if isinstance(raised.error, RecursionError) and isinstance(batch, Sample):
-                judge.no("strings", seen=f"RecursionError: {raised.error}")  # it holds a string
+                judge.no(
+                    "strings", seen=f"{type(raised.error).__name__}: {raised.error}"
+                )  # it holds a string
             raise
         if got is None:
             judge.is_a(got, object, f"a {type(batch).__name__}")
