@@ -26,7 +26,7 @@ import torch
 from harness import ROOT, code_cells, execute, kernel_env, notebook, results
 from support import skip
 
-from course_utils.exercises import lesson
+from course_utils.exercises import guard, lesson
 
 LIMIT = 0.5
 EXERCISES = ("01.speedup", "03.train_epoch", "02.tower", "08.as_numpy")
@@ -313,3 +313,19 @@ def test_what_an_answer_says_of_memory_it_did_not_get_is_kind(body):
 
 if __name__ == "__main__":
     judge_all(sys.argv[1:])
+
+
+def test_a_second_step_under_autocast_computes_with_the_weights_of_the_first():
+    linear, x = torch.nn.Linear(4, 4), torch.ones(1, 4)
+
+    def answer():
+        results = []
+        for _ in range(2):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                results.append(linear(x).detach())
+            linear.weight.data.mul_(2.0)
+        return results
+
+    before, after = guard.run(answer, 10.0)
+    assert not torch.equal(before, after)
+    assert not torch.is_autocast_enabled("cpu")

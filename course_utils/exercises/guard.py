@@ -278,14 +278,16 @@ def _torch_state() -> Iterator[None]:
     flags = [(getattr(torch.backends, backend), name) for backend, name in _FLAGS]
     flags = [(backend, name, getattr(backend, name)) for backend, name in flags]
     enabled, devices = simgpu.enabled(), (MACHINE.devices[:], MACHINE.counting[:], MACHINE.current)
+    kinds = filter(torch.amp.is_autocast_available, ("cpu", "cuda"))
+    autocast_dtypes = {kind: torch.get_autocast_dtype(kind) for kind in kinds}
     torch.set_num_threads(1)  # small tensors take one; a second spins on a busy machine
     with ExitStack() as stack:
-        stack.enter_context(torch.inference_mode(False))  # restores grad mode too
+        stack.enter_context(torch.inference_mode(False))  # restores grad mode and autocast, too
         stack.enter_context(torch.autograd.set_detect_anomaly(False))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # older PyTorch says that there is no CUDA
-            for kind in filter(torch.amp.is_autocast_available, ("cpu", "cuda")):
-                stack.enter_context(torch.autocast(kind, enabled=False))
+        # Not by `with torch.autocast(...)`: casts of weights stay cached until the outermost one is left,
+        # so an answer's second step would compute with the weights of its first.
+        for kind in autocast_dtypes:
+            torch.set_autocast_enabled(kind, False)
         yield
     restore_modes(before)
     torch.set_default_device(device and device.device)
@@ -298,6 +300,8 @@ def _torch_state() -> Iterator[None]:
     for backend, name, old in flags:
         if getattr(backend, name) != old:
             setattr(backend, name, old)
+    for kind, dtype in autocast_dtypes.items():
+        torch.set_autocast_dtype(kind, dtype)
     torch.clear_autocast_cache()
     if enabled:
         MACHINE.devices[:], MACHINE.counting[:], MACHINE.current = devices
