@@ -194,7 +194,7 @@ def predict(prediction_id: str, *guess: object, unit: str = "", choices: Sequenc
     prediction = all_predictions.setdefault(prediction_id, Prediction(prediction_id))
     prediction.unit, prediction.choices = unit, tuple(choices)
     kept = None if prediction.guess is None else prediction._written(prediction.guess)
-    what = _("one of {repr}").format(repr=", ".join(map(repr, choices))) if choices else _("a number")
+    what = _("one of {choices}").format(choices=", ".join(map(repr, choices))) if choices else _("a number")
     if not guess or isinstance(guess[0], Todo):
         if not prediction.revealed:
             prediction.guess = None

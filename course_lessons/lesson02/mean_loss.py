@@ -69,8 +69,8 @@ def _check_mean_loss(answer, judge):
             judge.no(
                 diagnosis,
                 seen=_("{n} batches in {spent:.2f} ms (modelled)").format(n=n, spent=1e3 * spent),
-                expected=_("at most {usual:.2f} ms; the loop that waits takes {usual2:.2f} ms").format(
-                    usual=1e3 * 0.75 * usual, usual2=1e3 * usual
+                expected=_("at most {most:.2f} ms; the loop that waits takes {waiting:.2f} ms").format(
+                    most=1e3 * 0.75 * usual, waiting=1e3 * usual
                 ),
             )
 

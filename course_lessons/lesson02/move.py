@@ -83,7 +83,7 @@ def _compare(got, given, device, depth, judge):
     if isinstance(given, torch.Tensor):
         if not isinstance(got, torch.Tensor):
             judge.no(
-                seen=_("a {type}: {got}").format(type=type(got).__name__, got=got),
+                seen=_("a {kind}: {value}").format(kind=type(got).__name__, value=got),
                 expected=_("a tensor"),
             )
         if got.device != device:
@@ -116,7 +116,7 @@ def _compare(got, given, device, depth, judge):
         diagnosis = "namedtuple" if isinstance(given, Sample) else "wrong-value"
         judge.no(
             diagnosis,
-            seen=_("a {type}: {got}").format(type=type(got).__name__, got=got),
+            seen=_("a {kind}: {value}").format(kind=type(got).__name__, value=got),
             expected=_("a {kind}").format(kind=_(kind)),
         )
     else:

@@ -101,7 +101,7 @@ def _resume(state, expected):
         torch.set_rng_state(state["torch_rng"])
         random.setstate(state["python_rng"])
     except (RuntimeError, TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
-        return _("it cannot be loaded ({type})").format(type=type(error).__name__)
+        return _("it cannot be loaded ({error})").format(error=type(error).__name__)
     run.train(6)
     difference = float((run.weights() - expected).abs().max())
     return (

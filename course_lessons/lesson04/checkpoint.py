@@ -44,7 +44,7 @@ def _check_checkpoint(answer, judge):
         judge.is_a(state, dict, _("a dict with the keys of the task"))
         if missing := [key for key in right if key not in state]:
             diagnosis = "no-scaler" if use_scaler and missing == ["scaler"] else "wrong-value"
-            seen = _("the keys {str}").format(str=", ".join(map(str, state)) or _("(none)"))
+            seen = _("the keys {keys}").format(keys=", ".join(map(str, state)) or _("(none)"))
             judge.no(diagnosis, seen=seen, expected=", ".join(right))
         try:
             through_file(state)
@@ -73,7 +73,7 @@ def _judge_part(name, part, whole, judge):
             judge.no("scale-only", seen=repr(part), expected=repr(whole))
     if not isinstance(part, dict):
         judge.no(
-            seen=_("a {type}").format(type=type(part).__name__),
+            seen=_("a {kind}").format(kind=type(part).__name__),
             expected=_("the {name}'s state_dict()").format(name=name),
         )
     if missing := [str(key) for key in whole if key not in part]:

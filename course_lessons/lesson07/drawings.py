@@ -82,11 +82,11 @@ def timelines(traces: Mapping[str, Trace]) -> None:
         )
         ax.grid(visible=False)
         said.append(
-            _("{title}: {seconds}, device busy {share:.0%}, host waits {share2:.0%}").format(
+            _("{title}: {seconds}, device busy {busy:.0%}, host waits {waiting:.0%}").format(
                 title=title,
                 seconds=seconds(trace.seconds),
-                share=trace.share("kernel"),
-                share2=trace.share("wait", on_host=True),
+                busy=trace.share("kernel"),
+                waiting=trace.share("wait", on_host=True),
             )
         )
     names = [name for name, _, _ in _DOINGS.values() if name in shown]

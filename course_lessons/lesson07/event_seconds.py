@@ -71,8 +71,8 @@ def _judge_times(works, judge):
         wanted = _("{mean:.3g} s, after 1 call and {n} that are timed").format(mean=mean, n=n)
         judge.no(
             mistakes[0] if mistakes else "wrong-value",
-            seen=_("{got:.3g} s after {calls} calls on {type}").format(
-                got=work.got, calls=calls, type=work.device.type
+            seen=_("{got:.3g} s after {calls} calls on {device}").format(
+                got=work.got, calls=calls, device=work.device.type
             ),
             expected=wanted if calls > n else _("1 call and {n} that are timed").format(n=n),
         )

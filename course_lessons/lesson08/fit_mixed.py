@@ -59,7 +59,7 @@ def _check_fit_mixed(answer, judge):
 
 
 def _judge_on(device, got, right, judge):
-    where = _(" on {type}").format(type=device.type)
+    where = _(" on {device}").format(device=device.type)
     for text in got.warnings:
         if re.search("torch.cuda.amp|CUDA is not available|'cuda'", text):
             judge.no("names-cuda", seen=text)

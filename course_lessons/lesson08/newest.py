@@ -73,7 +73,7 @@ def _run(function, folder, load):
     except Exception as error:
         if getattr(error, "error", error) is not load.raised:
             raise
-        return _("{type} came out").format(type=type(load.raised).__name__)
+        return _("{error} came out").format(error=type(load.raised).__name__)
 
 
 def _situation(folder, load):

@@ -61,8 +61,8 @@ def _check_rank_of(answer, judge):
         except Raised as raised:
             if not isinstance(raised.error, (KeyError, TypeError, ValueError)):
                 raise
-            seen = _("{type} for {environment}").format(
-                type=type(raised.error).__name__, environment=environment
+            seen = _("{error} for {environment}").format(
+                error=type(raised.error).__name__, environment=environment
             )
             judge.no("not-alone", seen=seen, expected="(0, 0, 1)")
         judge.expect(_("result for {environment}").format(environment=environment), got, (0, 0, 1))

@@ -73,7 +73,7 @@ def _check_steady_loop(answer, judge, collect):
             read=lambda judge, got: (judge.number(got[0]), *got[1:]),
             look=lambda got, *_: got[:2],
             alike=nearly(1e-4),
-            situation=lambda *sizes: _("batches of {str}").format(str=", ".join(map(str, sizes))),
+            situation=lambda *sizes: _("batches of {sizes}").format(sizes=", ".join(map(str, sizes))),
         )(answer, judge)
         waits, least = (_trained(device, loop, 8, 8, 5)[2] for loop in (answer, steady_loop))
     if problem:

@@ -85,7 +85,7 @@ _RESULTS = ComparesToReference(
     alike=nearly(1e-4, 1e-5),
     situation=lambda n, every, broken: (
         _("{n} steps, every={every}, ").format(n=n, every=every)
-        + (_("broken: {str}").format(str=", ".join(map(str, broken))) if broken else _("all good"))
+        + (_("broken: {names}").format(names=", ".join(map(str, broken))) if broken else _("all good"))
     ),
     shown=lambda seen: _("{first_seen} after {second_seen} steps").format(
         first_seen=seen[0] if seen[0] is None else f"{seen[0]:g}", second_seen=seen[1]

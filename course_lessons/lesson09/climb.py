@@ -88,8 +88,8 @@ class Climb:
             reference = then["accuracy of the first loop"]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             print(
-                _("{path} cannot be read ({type}): this climb begins anew.").format(
-                    path=path, type=type(error).__name__
+                _("{path} cannot be read ({error}): this climb begins anew.").format(
+                    path=path, error=type(error).__name__
                 )
             )
             return
@@ -278,9 +278,9 @@ def _spread(value: Measurement) -> str:
         return _("{median:,.0f} ({q1:,.0f} to {q3:,.0f}), n = {n}").format(
             median=value.median, q1=value.q1, q3=value.q3, n=value.n
         )
-    return _("{written} ({written2} to {written3}), n = {n}").format(
-        written=value.written(),
-        written2=value.written("q1"),
-        written3=value.written("q3"),
+    return _("{median} ({q1} to {q3}), n = {n}").format(
+        median=value.written(),
+        q1=value.written("q1"),
+        q3=value.written("q3"),
         n=value.n,
     )

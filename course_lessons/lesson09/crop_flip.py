@@ -97,7 +97,7 @@ def _judge_chances(calls, pad, flip, judge):
         place = top * side + left
         one_offset = len(place.unique()) == 1 and int(place[0]) != side * side // 2
         for at in range(side * side):
-            what = _("cut {at} down, {at2} right").format(at=at // side, at2=at % side)
+            what = _("cut {down} down, {right} right").format(down=at // side, right=at % side)
             judge_share(place == at, 1 / side**2, what, "one-offset" if one_offset else "wrong-value")
         one_coin = 0 < flip < 1 and len(mirrored.unique()) == 1
         judge_share(mirrored, flip, "mirrored", "one-coin" if one_coin else "wrong-value")

@@ -146,8 +146,8 @@ class Ledger(Climb):
                 first = (str(error).strip().splitlines() or [_("no message")])[0]
                 speed_up, why = (
                     None,
-                    _("does not run here: {type}, {first}").format(
-                        type=type(error).__name__, first=first[:120]
+                    _("does not run here: {error}, {first}").format(
+                        error=type(error).__name__, first=first[:120]
                     ),
                 )
         self._enter(name, change, prediction, speed_up, accuracy, kept, why)

@@ -60,8 +60,8 @@ def note_mfu(ledger: Ledger, weights: int, unit: str, plain: float, best: float)
     first = ledger.base.median
     fastest = first * ledger.gain
     print(
-        _("{weights:,} weights in products: {weights2:.1f} MFLOP a letter").format(
-            weights=weights, weights2=6 * weights / 1e6
+        _("{weights:,} weights in products: {megaflop:.1f} MFLOP a letter").format(
+            weights=weights, megaflop=6 * weights / 1e6
         )
     )
     for which, rate, name, limit in (

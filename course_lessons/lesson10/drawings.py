@@ -88,14 +88,14 @@ def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tup
         fig,
         _(
             "A step of FSDP with {layers} layers, network and compute side by side, and beneath how many "
-            "layers are whole (modelled). Freed after forward: {first_told}, done after {seconds:g}. "
-            "Kept: {second_told}, done after {seconds2:g}."
+            "layers are whole (modelled). Freed after forward: {freed_peak}, done after {freed_seconds:g}. "
+            "Kept: {kept_peak}, done after {kept_seconds:g}."
         ).format(
             layers=layers,
-            first_told=told[0],
-            seconds=steps[0].seconds,
-            second_told=told[1],
-            seconds2=steps[1].seconds,
+            freed_peak=told[0],
+            freed_seconds=steps[0].seconds,
+            kept_peak=told[1],
+            kept_seconds=steps[1].seconds,
         ),
     )
 
@@ -155,15 +155,15 @@ def mesh(dimensions: Mapping[str, int], doing: Mapping[str, str]) -> None:
     present(
         fig,
         _(
-            "A mesh of {rows} × {columns} ranks. Along {across}, the rows: {doing}. "
-            "Along {down}, the columns: {doing2}."
+            "A mesh of {rows} × {columns} ranks. Along {across}, the rows: {rows_do}. "
+            "Along {down}, the columns: {columns_do}."
         ).format(
             rows=rows,
             columns=columns,
             across=across,
-            doing=doing[across],
+            rows_do=doing[across],
             down=down,
-            doing2=doing[down],
+            columns_do=doing[down],
         ),
     )
 

@@ -87,8 +87,8 @@ def show(net: nn.Module) -> None:
     for name, p in net.named_parameters():
         cut = ", ".join(str(getattr(place, "dim", _("none"))) for place in p.placements)
         say(
-            _("{name:20} {shape!s:12} here {shape2!s:12} cut along {cut}").format(
-                name=name, shape=tuple(p.shape), shape2=tuple(local(p).shape), cut=cut
+            _("{name:20} {shape!s:12} here {local_shape!s:12} cut along {cut}").format(
+                name=name, shape=tuple(p.shape), local_shape=tuple(local(p).shape), cut=cut
             )
         )
     say(_("holds {held} B of parameters").format(held=held(net)))
@@ -102,8 +102,8 @@ def table(name: str, sent: Sent, net: nn.Module) -> None:
     total = sum(sent.bytes.values()) / count
     kept_now = _("gradients kept: {kept:.2f} MB").format(kept=kept / 1e6)
     say(
-        _("{name:26}| {both} | {kept_now} | a parameter: {total:.4g} B").format(
-            name=name, both=", ".join(both), kept_now=kept_now, total=total
+        _("{name:26}| {collectives} | {kept_now} | a parameter: {total:.4g} B").format(
+            name=name, collectives=", ".join(both), kept_now=kept_now, total=total
         )
     )
 

@@ -170,14 +170,12 @@ class Cluster:
             self._fail(
                 Mismatch(
                     _(
-                        "A message does not fit: {describe} with "
-                        "{shape_and_dtype}, {describe2} with "
-                        "{shape_and_dtype2}."
+                        "A message does not fit: {first} with {first_tensor}, {second} with {second_tensor}."
                     ).format(
-                        describe=other._describe(_("calls")),
-                        shape_and_dtype=_shape_and_dtype(other_tensor),
-                        describe2=work._describe(_("calls")),
-                        shape_and_dtype2=_shape_and_dtype(tensor),
+                        first=other._describe(_("calls")),
+                        first_tensor=_shape_and_dtype(other_tensor),
+                        second=work._describe(_("calls")),
+                        second_tensor=_shape_and_dtype(tensor),
                     )
                 )
             )
@@ -220,14 +218,14 @@ class Cluster:
             self._fail(
                 Mismatch(
                     _(
-                        "The ranks do not call the same thing: {describe} with "
-                        "{shape_and_dtype}, {describe2} with "
-                        "{work_read}."
+                        "The ranks do not call the same thing: {first} with "
+                        "{first_tensor}, {second} with "
+                        "{second_tensor}."
                     ).format(
-                        describe=first._describe(_("calls")),
-                        shape_and_dtype=_shape_and_dtype(first._read),
-                        describe2=work._describe(_("calls")),
-                        work_read=_shape_and_dtype(work._read),
+                        first=first._describe(_("calls")),
+                        first_tensor=_shape_and_dtype(first._read),
+                        second=work._describe(_("calls")),
+                        second_tensor=_shape_and_dtype(work._read),
                     )
                 )
             )

@@ -93,8 +93,8 @@ def table(course: Course) -> str:
     return "\n".join(
         [
             *rows,
-            _("| In all | | {whole} ({whole2} h {whole3} min) |").format(
-                whole=whole, whole2=whole // 60, whole3=whole % 60
+            _("| In all | | {total} ({hours} h {minutes} min) |").format(
+                total=whole, hours=whole // 60, minutes=whole % 60
             ),
         ]
     )
