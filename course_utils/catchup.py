@@ -85,7 +85,7 @@ def catch_up(lesson_id: str, section: int | str | None = None) -> None:
     print(_("Ready: {made}.").format(made=_listed(made)))
     print(_("Go on with {goal} of lesson {id}.").format(goal=goal, id=lesson.id))
     if "keep(" in "".join(cell.source for cell in nb.cells):
-        print(_checkpoint(storage.kept(lesson.id)))
+        print(_checkpoint(storage.checkpoint_dir(lesson.id)))
 
 
 def _lesson(lesson_id: str) -> Lesson:

@@ -1,7 +1,7 @@
-"""What stands between this machine and a GPU's result: five doors, and one sentence of advice.
+"""Diagnose whether PyTorch can use this machine's GPU: five conditions ("doors") and one sentence of advice.
 
-`examine` gathers facts, and needs no more than the standard library until it tries torch. `judge` and
-`advise` turn facts into doors and advice; they ask no hardware, so recorded machines can be judged.
+`examine` collects the facts and judges them; it imports torch last, so it also works without it. `judge` and
+`advise` are pure functions of the facts, so the facts recorded on another machine can be judged too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .this_machine import CLICKS, old_torch
 
 Facts = Mapping[str, Any]
 
-ENOUGH_MEMORY = 2.0  # GB; below it the lessons' training runs out
+ENOUGH_MEMORY = 2.0  # GB; with less, the lessons' training runs out of memory
 NOTHING = _("nothing behind this door: there is no GPU to ask")
 SHUT_BEFORE = _("not reached: an earlier door is shut")
 
@@ -35,10 +35,10 @@ _SWITCH_ON = {
 
 @dataclass(frozen=True)
 class Door:
-    """One condition for a GPU's result.
+    """One condition for computing on the GPU.
 
-    ``state`` is ``"open"``, ``"shut"`` or ``"unknown"``; ``seen`` is what was found, and ``remedy`` what
-    to do where it is not open (empty where there is nothing to do).
+    ``state`` is ``"open"`` (met), ``"shut"`` (not met) or ``"unknown"``; ``seen`` describes what was found,
+    and ``remedy`` what to do if it is not met ("" if there is nothing to do).
     """
 
     name: str
@@ -49,9 +49,10 @@ class Door:
 
 @dataclass(frozen=True)
 class Report:
-    """What `examine` found: the doors, the machine, one sentence of advice.
+    """The result of `examine`: the doors, a description of the machine, and one sentence of advice.
 
-    ``can_run`` says whether the course runs here at all; a CPU is enough.
+    ``machine`` maps a label, such as ``"memory"``, to a text; ``facts`` is what `gather` returned.
+    ``can_run`` is whether the course runs here at all: whether torch imports; a CPU is enough.
     """
 
     doors: tuple[Door, ...]
@@ -61,7 +62,7 @@ class Report:
     facts: dict[str, Any] = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the whole report, as JSON can hold it."""
+        """Return the report as a dict of JSON-serialisable values."""
         return asdict(self)
 
     def _rows(self) -> list[tuple[str, str, str]]:
@@ -87,13 +88,13 @@ class Report:
 
 
 def examine() -> Report:
-    """Try the five doors of this machine, in order, down to a matrix product on the GPU.
+    """Check the five doors of this machine in order; the fourth computes a matrix product on the GPU.
 
     Returns
     -------
     Report
-        Displays as a table in a notebook and prints as text elsewhere. It never raises: what fails is
-        part of the report.
+        Displays as a table in a notebook and prints as text elsewhere. Failures are part of the report,
+        not raised.
     """
     facts = gather()
     doors = judge(facts)
@@ -106,7 +107,11 @@ def examine() -> Report:
 
 
 def judge(facts: Facts) -> tuple[Door, ...]:
-    """Say of each door whether it is open; a pure function of the facts that `gather` returns."""
+    """Return the five doors for the facts that `gather` returns: wheel, driver, architectures, kernel, bf16.
+
+    Asks nothing of the hardware. A door behind one that is shut, or on a machine without a GPU, is
+    ``"unknown"``.
+    """
     wheel = _wheel(facts)
     driver = _driver(facts)
     doors = [wheel, driver]
@@ -126,7 +131,7 @@ def judge(facts: Facts) -> tuple[Door, ...]:
 
 
 def advise(facts: Facts, doors: Sequence[Door]) -> str:
-    """Return one sentence: what to do, or that nothing is to be done."""
+    """Return one sentence for the learner: the next thing to do, or that the GPU or CPU is ready to use."""
     place, memory = facts["platform"], facts.get("memory_gb")
     if not facts["torch"]["imports"]:
         return doors[0].remedy
@@ -150,10 +155,12 @@ def advise(facts: Facts, doors: Sequence[Door]) -> str:
 
 
 def _has_gpu(facts: Facts) -> bool:
+    """Return whether a GPU driver or a device that torch can use was found."""
     return bool(facts.get("driver", {}).get("kind") or facts.get("device"))
 
 
 def _wheel(facts: Facts) -> Door:
+    """Return the door of the PyTorch wheel: it imports, is new enough, and is built for the GPU's maker."""
     torch, kind = facts["torch"], facts["driver"].get("kind")
     place = facts["platform"]
     if not torch["imports"]:
@@ -205,6 +212,7 @@ def _wheel(facts: Facts) -> Door:
 
 
 def _driver(facts: Facts) -> Door:
+    """Return the door of the GPU driver: it is installed, and torch can use it."""
     driver = facts["driver"]
     kind, place = driver.get("kind"), facts["platform"]
     if kind is None:
@@ -235,6 +243,7 @@ def _driver(facts: Facts) -> Door:
 
 
 def _architectures(facts: Facts) -> Door:
+    """Return the door of the architecture list: the wheel has code for this GPU's architecture."""
     device = facts["device"]
     if device["type"] == "mps":
         return Door(_("architecture list"), "open", _("Metal compiles for every Apple GPU"))
@@ -244,12 +253,12 @@ def _architectures(facts: Facts) -> Door:
     seen = _("{name} is {own}; the wheel has {listed}").format(
         name=device["name"], own=own, listed=" ".join(listed)
     )
-    if runs_on(own, listed):
+    if wheel_supports(own, listed):
         return Door(_("architecture list"), "open", seen)
     if device.get("build") == "rocm":
         switch = _("use a GPU of the list, or a build of PyTorch for yours")
         return Door(_("architecture list"), "shut", seen, switch)
-    too_old = _precedes(own, listed)
+    too_old = _is_older_than_all(own, listed)
     age = _("old for today's wheels") if too_old else _("new for the wheel here")
     local = (
         _("install an older build, which still has code for this GPU: {setup} --torch cu126").format(
@@ -270,48 +279,56 @@ def _architectures(facts: Facts) -> Door:
     return Door(_("architecture list"), "shut", seen, switch)
 
 
-def _precedes(arch: str, listed: Sequence[str]) -> bool:
-    """Whether an NVIDIA GPU is older than all of a list; a gap within a list is closed by newer builds."""
+def _is_older_than_all(arch: str, listed: Sequence[str]) -> bool:
+    """Return whether an NVIDIA GPU's compute capability is lower than all of a wheel's architectures.
+
+    If so, an older build is needed; else, even in a gap within the list, a newer one.
+    """
     own, *others = (
-        (int(found[1]), int(found[2]))
+        (int(match[1]), int(match[2]))
         for item in (arch, *listed)
-        if (found := re.search(r"_(\d+)(\d)", item))
+        if (match := re.search(r"_(\d+)(\d)", item))
     )
     return own < min(others)
 
 
-def runs_on(arch: str, listed: Sequence[str]) -> bool:
-    """Return whether a wheel with the listed architectures has code for a GPU.
+def wheel_supports(arch: str, arch_list: Sequence[str]) -> bool:
+    """Return whether a PyTorch build for these architectures has code that runs on a GPU.
+
+    A binary (``sm_80``) runs on its compute capability and on later minor versions (8.6). PTX
+    (``compute_80``) is JIT-compiled for any later capability; with the suffix ``f`` (family-specific,
+    ``compute_100f``) only for the same major version. With ``a`` (architecture-specific, ``sm_90a``)
+    the capability must be equal, and so must the name of an AMD architecture.
 
     Parameters
     ----------
     arch
-        The GPU's own, as ``"sm_86"`` or ``"gfx90a"``.
-    listed
-        What ``torch.cuda.get_arch_list()`` returns. Machine code for ``sm_80`` also runs on a later
-        minor version (``sm_86``), and ``compute_80`` is compiled on the spot for anything later.
+        The GPU's architecture, such as ``"sm_86"`` or ``"gfx90a"``.
+    arch_list
+        What ``torch.cuda.get_arch_list()`` returns.
     """
-    own = re.fullmatch(r"sm_(\d+)(\d)", arch)
-    if own is None:
-        return arch in listed
-    capability = (int(own[1]), int(own[2]))
-    for item in listed:
-        found = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", item)
-        if found is None:
+    gpu = re.fullmatch(r"sm_(\d+)(\d)", arch)
+    if gpu is None:
+        return arch in arch_list
+    capability = (int(gpu[1]), int(gpu[2]))
+    for item in arch_list:
+        match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", item)
+        if match is None:
             continue
-        other = (int(found[2]), int(found[3]))
-        if found[4] == "a":
-            fits = capability == other
-        elif found[1] == "sm":
-            fits = capability[0] == other[0] and capability[1] >= other[1]
+        target, suffix = (int(match[2]), int(match[3])), match[4]
+        if suffix == "a":
+            fits = capability == target
+        elif match[1] == "sm" or suffix == "f":
+            fits = capability[0] == target[0] and capability[1] >= target[1]
         else:
-            fits = capability >= other
+            fits = capability >= target
         if fits:
             return True
     return False
 
 
 def _kernel(facts: Facts) -> Door:
+    """Return the door of a real kernel: a matrix product on the GPU gave the CPU's result."""
     kernel = facts.get("kernel") or {}
     if kernel.get("ran"):
         return Door(_("a real kernel"), "open", _("a matrix product on the GPU agrees with the CPU's"))
@@ -330,6 +347,7 @@ def _kernel(facts: Facts) -> Door:
 
 
 def _bf16(facts: Facts) -> Door:
+    """Return the door of bfloat16: the GPU has hardware for it, rather than emulation."""
     device, native = facts["device"], facts.get("bf16")
     if native is None:
         return Door(_("native bf16"), "unknown", _("PyTorch does not say it of this GPU"))
@@ -364,17 +382,20 @@ _DRIVERS = {
 
 
 def _gpu_names(facts: Facts) -> str:
+    """Return the GPUs' names, comma-separated; the driver's name if they are not known."""
     return ", ".join(facts["driver"].get("gpus") or []) or _DRIVERS[facts["driver"]["kind"]]
 
 
 def _badge(state: str) -> str:
-    # White on these is readable on any page, and the word says what the colour says.
+    """Return the HTML of a coloured label with a door's state."""
+    # White text on these colours is readable on light and dark pages; the word carries the meaning too.
     states = (N_("open"), N_("shut"), N_("unknown"))
     colour = dict(zip(states, ("#0b6bcb", "#b45309", "#6b7280"), strict=True))[state]
     return f'<span style="background:{colour};color:white;border-radius:4px;padding:0 .5em">{_(state)}</span>'
 
 
 def _machine(facts: Facts) -> dict[str, str]:
+    """Return the description of the machine for a report: label to text."""
     versions = [f"{name} {found}" for name, found in facts["versions"].items() if found]
     return {
         N_("where"): f"{_PLATFORMS[facts['platform']]}: {facts['system']}",

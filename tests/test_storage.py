@@ -16,7 +16,7 @@ def _local(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for name in ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE", "COURSE_WORK"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(storage, "_in_drive", None)
+    monkeypatch.setattr(storage, "_drive_dir", None)
     monkeypatch.setattr(storage, "DRIVE", tmp_path / "content" / "drive")
     monkeypatch.setattr(storage, "KAGGLE", tmp_path / "kaggle" / "working")
 
