@@ -35,7 +35,9 @@ def is_valid_name(name: str) -> bool:
 
 
 def is_possible(attempt: Attempt, exercises: Mapping[str, Exercise]) -> bool:
-    """Return whether this version of the course can have recorded an attempt: its ids and outcome are known."""
+    """Return whether this version of the course can have recorded an attempt: it has such an exercise,
+    and such a diagnosis for the outcome.
+    """
     exercise = exercises.get(attempt.exercise)
     if exercise is None:
         return False

@@ -92,10 +92,10 @@ def _mount_drive() -> None:
         drive.mount(str(DRIVE))
         my_drive = DRIVE / "MyDrive"
         if not my_drive.is_dir():
-            raise FileNotFoundError(f"{mine} is not there")
+            raise FileNotFoundError(f"{my_drive} is not there")
         folder = my_drive / "pytorch-gpu-course"
         folder.mkdir(exist_ok=True)
-        progress_file.move(folder / "progress.jsonl")
+        progress_file.move_to(folder / "progress.jsonl")
     except Exception as error:  # noqa: BLE001  (Colab raises errors of its own, where you decline too)
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
         print(
