@@ -14,22 +14,24 @@ def punctuated(text: str) -> str:
 
     Punctuation between Latin words, in code or in quotations stays; in English nothing changes.
     """
-    own = {mark: _(mark) for mark in MARKS}
+    translated_marks = {mark: _(mark) for mark in MARKS}
     beside = r"[^\W\d_\0-\u024f\u2070-\u209f]|[）”]"  # letters that are not Latin, and closing marks
     if chosen() == "en":
         return text
-    said = rf"[^()]*(?:{beside})[^()]*"
-    bracket = rf" \(({said})\)|(?<={beside}) \(([^(),]+)\)"  # but not a tuple after a word
-    text = re.sub(bracket, lambda found: own[" ("] + (found[1] or found[2]) + own[")"], text)
+    remark = rf"[^()]*(?:{beside})[^()]*"
+    bracket = rf" \(({remark})\)|(?<={beside}) \(([^(),]+)\)"  # but not a tuple after a word
+    text = re.sub(
+        bracket, lambda match: translated_marks[" ("] + (match[1] or match[2]) + translated_marks[")"], text
+    )
     marks = rf"(?<={beside})[,;:.] |(?<!\d)\. (?={beside})|[,;:] (?={beside})"
-    text = re.sub(marks, lambda found: own[found[0]], text)
+    text = re.sub(marks, lambda match: translated_marks[match[0]], text)
     text = re.sub(
         "[,;:] (?! )",
-        lambda found: own[found[0]] if _in_a_sentence(found, beside) else found[0],
+        lambda match: translated_marks[match[0]] if _in_a_sentence(match, beside) else match[0],
         text,
     )
     full = "".join(
-        mark for mark in own.values() if " " not in mark
+        mark for mark in translated_marks.values() if " " not in mark
     )  # marks without a space: the language writes no spaces
     spaces = rf"(?<=[{full}]|{beside}) (?={beside})|(?<=[，。；：！？（“]) (?=[^ ])"
     return re.sub(spaces, "", text) if full else text

@@ -110,13 +110,13 @@ def _read_fresh_notebook(lesson: Lesson) -> NotebookNode:
 
 def _find_sections(nb: NotebookNode) -> list[_Section]:
     """Return a notebook's sections in order: the cells above the first heading, then each ``##`` heading."""
-    found = [_Section(0, "", 0)]
+    sections = [_Section(0, "", 0)]
     for i, cell in enumerate(nb.cells):
         if cell.cell_type == "markdown":
             prose = _FENCED.sub("", cell.source)
             for heading in re.findall(r"^## +(.*?)[ #]*$", prose, re.MULTILINE):
-                found.append(_Section(len(found), heading, i))
-    return found
+                sections.append(_Section(len(sections), heading, i))
+    return sections
 
 
 def _target_section(
@@ -129,12 +129,12 @@ def _target_section(
     if wanted is None:
         return _first_unsolved(nb, sections, exercises)
     text = str(wanted).strip().lower()
-    found = [s for s in sections[1:] if text == str(s.number)]
-    found = found or [s for s in sections[1:] if text and text in s.heading.lower()]
-    if len(found) == 1:
-        return found[0]
-    listed = "\n".join(f"{s.number:4} {s.heading}" for s in found or sections[1:])
-    why = _("several sections fit") if found else _("no section fits")
+    matching = [s for s in sections[1:] if text == str(s.number)]
+    matching = matching or [s for s in sections[1:] if text and text in s.heading.lower()]
+    if len(matching) == 1:
+        return matching[0]
+    listed = "\n".join(f"{s.number:4} {s.heading}" for s in matching or sections[1:])
+    why = _("several sections fit") if matching else _("no section fits")
     raise CatchUpError(
         _("{wanted!r}: {why}. Choose a number, or a word of one heading only:\n{listed}").format(
             wanted=wanted, why=why, listed=listed
@@ -144,8 +144,8 @@ def _target_section(
 
 def _first_unsolved(nb: NotebookNode, sections: list[_Section], exercises: LessonExercises) -> _Section:
     """Return the section of the first exercise that is not solved in the progress file; else the summary."""
-    done = progress_file.solved()
-    open_ids = {exercise.id for exercise in exercises} - done
+    solved = progress_file.solved()
+    open_ids = {exercise.id for exercise in exercises} - solved
     for i, cell in enumerate(nb.cells):
         if exercise_id(cell) in open_ids:
             return [s for s in sections if s.cell <= i][-1]
@@ -170,13 +170,13 @@ def _run_cells_above(
             if _writes_existing_file(source):
                 continue
             if (problem := _run_quietly(source, shell)) is not None:
-                place = [s for s in sections if s.cell <= i][-1]
+                section = [s for s in sections if s.cell <= i][-1]
                 message = next(iter(str(problem).splitlines()), "")
                 raise CatchUpError(
                     _(
                         "Catching up ended in {place}, with {type}: {message} "
                         "What the cells above it make is there; run the rest by hand."
-                    ).format(place=place, type=type(problem).__name__, message=message)
+                    ).format(place=section, type=type(problem).__name__, message=message)
                 )
     below = [cell.source for cell in nb.cells[target.cell :] if cell.cell_type == "code"]
     wanted = set(re.findall(r"\w+", "\n".join(below))) - {"_", "clone", "ex"}  # the setup cell's
@@ -189,8 +189,8 @@ def _run_cells_above(
 
 def _source_to_run(cell: NotebookNode, exercises: LessonExercises, shell: Any) -> str:
     """Return a cell's source, with an exercise's stub replaced by the solution, or removed if solved."""
-    known: dict[str, Exercise] = {exercise.id: exercise for exercise in exercises}
-    exercise = known.get(exercise_id(cell) or "")
+    exercises_by_id: dict[str, Exercise] = {exercise.id: exercise for exercise in exercises}
+    exercise = exercises_by_id.get(exercise_id(cell) or "")
     if exercise is None:
         return cell.source
     stub = find_stub(cell, exercise)
@@ -248,8 +248,8 @@ def _is_defined_in_notebook(value: object, shell: Any) -> bool:
     """Return whether a value is defined in the notebook: no module, and no imported function or class."""
     if isinstance(value, ModuleType):
         return False
-    here = shell.user_ns["__name__"]
-    return not callable(value) or getattr(value, "__module__", here) == here
+    notebook_module = shell.user_ns["__name__"]
+    return not callable(value) or getattr(value, "__module__", notebook_module) == notebook_module
 
 
 def _name_list(names: list[str]) -> str:

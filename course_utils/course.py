@@ -115,7 +115,7 @@ def load_course(path: Path | str | None = None) -> Course:
     if not path.exists():
         raise CourseFileError(_("the table of contents {path} is missing").format(path=path))
     try:
-        text = files.read_text(path, most=100_000)  # ours has a tenth
+        text = files.read_text(path, max_bytes=100_000)  # the course's own has a tenth of that
         if "*" in text and any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(text)):
             raise ValueError(_("an alias (*name) stands in it, and a few of those can fill a memory"))
         raw = yaml.safe_load(text)
@@ -153,8 +153,8 @@ def fresh_notebook(lesson: Lesson) -> str:
     # Decoded as UTF-8, whatever the system's encoding is; git's own messages are not shown.
     show = ["git", "show", f"HEAD:./{notebooks()}/{lesson.file}"]
     try:
-        done = subprocess.run(show, cwd=_PACKAGE.parent, capture_output=True, check=True)
-        return done.stdout.decode("utf-8")
+        completed = subprocess.run(show, cwd=_PACKAGE.parent, capture_output=True, check=True)
+        return completed.stdout.decode("utf-8")
     except (OSError, subprocess.CalledProcessError, UnicodeDecodeError):
         raise CourseFileError(
             _(
@@ -166,17 +166,17 @@ def fresh_notebook(lesson: Lesson) -> str:
 
 def _parse_lesson(path: Path, entry: Any) -> Lesson:
     """Return the lesson of an entry of course.yml; `CourseFileError` if a field is missing or malformed."""
-    needed = ("id", "file", "title", "minutes", "question")
+    required = ("id", "file", "title", "minutes", "question")
     fields = entry if isinstance(entry, dict) else {}
-    if not all(isinstance(fields.get(key), (str, int)) for key in needed):
-        found = reprlib.repr(entry)
+    if not all(isinstance(fields.get(key), (str, int)) for key in required):
+        shown = reprlib.repr(entry)
         raise CourseFileError(
             _("{path}: a lesson needs {needed}; found {found}").format(
-                path=path, needed=", ".join(needed), found=found
+                path=path, needed=", ".join(required), found=shown
             )
         )
-    known = set(Lesson.__dataclass_fields__)
-    if extra := set(entry) - known:
+    known_fields = set(Lesson.__dataclass_fields__)
+    if extra := set(entry) - known_fields:
         raise CourseFileError(
             _("{path}: lesson {id} has unknown fields {extra}").format(
                 path=path, id=entry["id"], extra=sorted(extra)

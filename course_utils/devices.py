@@ -54,7 +54,7 @@ class Abilities:
 def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.device:
     """Return the best device that works, and show a card with its capabilities.
 
-    Each candidate is tested, by a matrix product and on the simulated device also by training steps,
+    Each candidate is tested, by a matrix product and on the simulated device also by training,
     because every kernel can fail although the driver is present.
 
     Parameters
@@ -71,12 +71,12 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
     DeviceError
         If a device was requested by name and does not work, or PyTorch is too old.
     """
-    if old := old_torch(torch.__version__):
-        raise DeviceError(old)
-    asked = prefer or os.environ.get("COURSE_DEVICE") or ""
+    if problem_with_torch := old_torch(torch.__version__):
+        raise DeviceError(problem_with_torch)
+    requested = prefer or os.environ.get("COURSE_DEVICE") or ""
     notes: list[str] = []
-    if asked:
-        device = _requested_device(asked, requested_by="get_device" if prefer else "COURSE_DEVICE")
+    if requested:
+        device = _requested_device(requested, requested_by="get_device" if prefer else "COURSE_DEVICE")
     else:
         for kind in ORDER:
             if kind == "sim" and (missing := simgpu.unavailable_reason()):
@@ -94,8 +94,8 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
             notes.append(
                 _("{kind} is there, but does not work: {problem}").format(kind=_(kind), problem=problem)
             )
-    if late := simgpu.disable_for(device):
-        notes.append(late)
+    if warning := simgpu.disable_for(device):
+        notes.append(warning)
     if not quiet:
         show(device_card(device, notes))
     return device

@@ -66,6 +66,7 @@ class Report:
         return asdict(self)
 
     def _rows(self) -> list[tuple[str, str, str]]:
+        """Return (name, state, text) for each door, and with state "" for each fact about the machine."""
         doors = [(f"{i}. {door.name}", door.state, door.seen) for i, door in enumerate(self.doors, 1)]
         return doors + [(_(name), "", value) for name, value in self.machine.items()]
 
@@ -132,14 +133,16 @@ def judge(facts: Facts) -> tuple[Door, ...]:
 
 def advise(facts: Facts, doors: Sequence[Door]) -> str:
     """Return one sentence for the learner: the next thing to do, or that the GPU or CPU is ready to use."""
-    place, memory = facts["platform"], facts.get("memory_gb")
+    platform, memory = facts["platform"], facts.get("memory_gb")
     if not facts["torch"]["imports"]:
         return doors[0].remedy
-    if old := old_torch(facts["torch"]["version"]):
-        return old
+    if problem_with_torch := old_torch(facts["torch"]["version"]):
+        return problem_with_torch
     if not _has_gpu(facts):
         instead = _("the course simulates one") if facts.get("simulated") else _("the lessons run on the CPU")
-        return _("No GPU here: {instead}; {switch_on}.").format(instead=instead, switch_on=_SWITCH_ON[place])
+        return _("No GPU here: {instead}; {switch_on}.").format(
+            instead=instead, switch_on=_SWITCH_ON[platform]
+        )
     shut = next((door for door in doors if door.state == "shut"), None)
     name = facts.get("device", {}).get("name") or _("the GPU")
     if shut is None:
@@ -162,13 +165,13 @@ def _has_gpu(facts: Facts) -> bool:
 def _wheel(facts: Facts) -> Door:
     """Return the door of the PyTorch wheel: it imports, is new enough, and is built for the GPU's maker."""
     torch, kind = facts["torch"], facts["driver"].get("kind")
-    place = facts["platform"]
+    platform = facts["platform"]
     if not torch["imports"]:
         error = torch.get("error")
-        what = (
+        problem = (
             _("torch does not import: {error}").format(error=error) if error else _("torch is not installed")
         )
-        here = {
+        remedy = {
             "local": _(
                 "PyTorch is missing here: call  {setup}  in the course's folder, which sets it up."
             ).format(setup=_SETUP),
@@ -177,21 +180,21 @@ def _wheel(facts: Facts) -> Door:
                 "lesson again."
             ),
             "kaggle": _("PyTorch is missing: choose Run > Factory reset, and open the lesson again."),
-        }[place]
+        }[platform]
         if error:
-            here = here.replace(_("is missing"), _("is damaged")).replace(
+            remedy = remedy.replace(_("is missing"), _("is damaged")).replace(
                 _("which sets it up"), _("after you removed its folder .venv")
             )
-        return Door("wheel", "shut", what, here)
+        return Door("wheel", "shut", problem, remedy)
     build = torch["build"]
     seen = _("torch {version}, {builds}").format(version=torch["version"], builds=_BUILDS[build])
-    if old := old_torch(torch["version"]):
-        return Door("wheel", "shut", seen, old)
+    if problem_with_torch := old_torch(torch["version"]):
+        return Door("wheel", "shut", seen, problem_with_torch)
     if kind is None and build == "cpu":
         remedy = _("leave it as it is while there is no GPU")
         return Door("wheel", "shut", _("{seen}, which has no code for GPUs").format(seen=seen), remedy)
-    fits = {"nvidia": ("cuda",), "amd": ("rocm",), "intel": ("xpu",), "apple": ("mps",)}
-    if kind is None or build in fits[kind]:
+    fitting_builds = {"nvidia": ("cuda",), "amd": ("rocm",), "intel": ("xpu",), "apple": ("mps",)}
+    if kind is None or build in fitting_builds[kind]:
         return Door("wheel", "open", seen)
     remedy = {
         "nvidia": _("install the CUDA build: {setup} --torch cuda").format(setup=_SETUP),
@@ -201,8 +204,8 @@ def _wheel(facts: Facts) -> Door:
         "intel": _("install the XPU build: {setup} --torch xpu").format(setup=_SETUP),
         "apple": _("install the arm64 Python from python.org and call it: {setup}").format(setup=_SETUP),
     }[kind]
-    if place != "local":
-        remedy = _("this runtime has no GPU build; {switch_on}").format(switch_on=_SWITCH_ON[place])
+    if platform != "local":
+        remedy = _("this runtime has no GPU build; {switch_on}").format(switch_on=_SWITCH_ON[platform])
     return Door(
         "wheel",
         "shut",
@@ -214,10 +217,10 @@ def _wheel(facts: Facts) -> Door:
 def _driver(facts: Facts) -> Door:
     """Return the door of the GPU driver: it is installed, and torch can use it."""
     driver = facts["driver"]
-    kind, place = driver.get("kind"), facts["platform"]
+    kind, platform = driver.get("kind"), facts["platform"]
     if kind is None:
-        remedy = _SWITCH_ON[place]
-        if place == "local":
+        remedy = _SWITCH_ON[platform]
+        if platform == "local":
             remedy = _("if this machine has a GPU, install its driver; else {remedy}").format(remedy=remedy)
         return Door(_("driver"), "shut", _("no GPU driver was found"), remedy)
     seen = f"{_DRIVERS[kind]} {driver.get('version') or ''}".strip()
@@ -232,7 +235,7 @@ def _driver(facts: Facts) -> Door:
     ).format(setup=_SETUP)
     if "too old" not in problem:
         remedy = _("reinstall the GPU's driver and restart the machine (nvidia-smi must show the GPU)")
-    if place != "local":
+    if platform != "local":
         remedy = _("this runtime's driver does not work: start another one")
     wanted = (
         _(", which torch for CUDA {cuda} does not accept").format(cuda=cuda)
@@ -247,18 +250,18 @@ def _architectures(facts: Facts) -> Door:
     device = facts["device"]
     if device["type"] == "mps":
         return Door(_("architecture list"), "open", _("Metal compiles for every Apple GPU"))
-    listed, own = device.get("arch_list") or [], device.get("arch")
-    if not listed or not own:
+    listed, gpu_arch = device.get("arch_list") or [], device.get("arch")
+    if not listed or not gpu_arch:
         return Door(_("architecture list"), "unknown", _("this build lists none; the next door tells"))
     seen = _("{name} is {own}; the wheel has {listed}").format(
-        name=device["name"], own=own, listed=" ".join(listed)
+        name=device["name"], own=gpu_arch, listed=" ".join(listed)
     )
-    if wheel_supports(own, listed):
+    if wheel_supports(gpu_arch, listed):
         return Door(_("architecture list"), "open", seen)
     if device.get("build") == "rocm":
         switch = _("use a GPU of the list, or a build of PyTorch for yours")
         return Door(_("architecture list"), "shut", seen, switch)
-    too_old = _is_older_than_all(own, listed)
+    too_old = _is_older_than_all(gpu_arch, listed)
     age = _("old for today's wheels") if too_old else _("new for the wheel here")
     local = (
         _("install an older build, which still has code for this GPU: {setup} --torch cu126").format(
@@ -332,16 +335,16 @@ def _kernel(facts: Facts) -> Door:
     kernel = facts.get("kernel") or {}
     if kernel.get("ran"):
         return Door(_("a real kernel"), "open", _("a matrix product on the GPU agrees with the CPU's"))
-    what = kernel.get("error") or _("it was not tried")
+    problem = kernel.get("error") or _("it was not tried")
     remedy = _("choose another GPU or another build of PyTorch: this pair cannot compute")
-    if "out of memory" in what:
+    if "out of memory" in problem:
         remedy = _("close the other programs that use the GPU: its memory is full")
     elif facts["platform"] != "local":
         remedy = _("choose another GPU in this platform's menu: the wheel and this one cannot compute")
     return Door(
         _("a real kernel"),
         "shut",
-        _("a matrix product on the GPU failed: {what}").format(what=what),
+        _("a matrix product on the GPU failed: {what}").format(what=problem),
         remedy,
     )
 
@@ -396,7 +399,7 @@ def _badge(state: str) -> str:
 
 def _machine(facts: Facts) -> dict[str, str]:
     """Return the description of the machine for a report: label to text."""
-    versions = [f"{name} {found}" for name, found in facts["versions"].items() if found]
+    versions = [f"{name} {version}" for name, version in facts["versions"].items() if version]
     return {
         N_("where"): f"{_PLATFORMS[facts['platform']]}: {facts['system']}",
         N_("processor"): _("{cpu}, usable cores: {cores}").format(cpu=facts["cpu"], cores=facts["cores"]),
@@ -407,4 +410,5 @@ def _machine(facts: Facts) -> dict[str, str]:
 
 
 def _gigabytes(size: float | None) -> str:
+    """Format a size given in GB; "unknown" for None."""
     return _("unknown") if size is None else f"{size:.1f} GB"

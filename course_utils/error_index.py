@@ -107,7 +107,7 @@ def entries(language: str = "en") -> tuple[Entry, ...]:
 
     ValueError, with the title, for an entry that does not have the form `_ENTRY`.
     """
-    found, heads = [], (re.escape(translation(language).gettext(head)) for head in _HEADS)
+    result, heads = [], (re.escape(translation(language).gettext(head)) for head in _HEADS)
     form = re.compile(_ENTRY.format(*heads), re.DOTALL)
     home = handbook() / ("" if language == "en" else language) / "errors"
     for path in sorted(home.glob("*.md")):
@@ -127,8 +127,8 @@ def entries(language: str = "en") -> tuple[Entry, ...]:
             anchor = anchor or _slug(fields["title"])
             forms = tuple(fields.pop("forms").splitlines())
             words = tuple(filter(None, (word.strip(" .。\n") for word in re.split("[;；]", aliases))))
-            found.append(Entry(path.stem, anchor=anchor, forms=forms, aliases=words, **fields))
-    return tuple(found)
+            result.append(Entry(path.stem, anchor=anchor, forms=forms, aliases=words, **fields))
+    return tuple(result)
 
 
 def _slug(title: str) -> str:
@@ -154,12 +154,12 @@ def _templates(form: str) -> tuple[tuple[str, ...], ...]:
     enough words remain (3 or 4), or they would match anything.
     """
     bare = re.sub(rf"^{_EXCEPTION}:\s*", "", form)
-    found = []
+    variants = []
     for text, least in ((form, 1), (bare, 3), (re.sub(r"^CUDA error:\s*", "", bare), 4)):
         parts = tuple(filter(None, map(normalize, text.split("…"))))
-        if parts and len(" ".join(parts).split()) >= least and parts not in found:
-            found.append(parts)
-    return tuple(found)
+        if parts and len(" ".join(parts).split()) >= least and parts not in variants:
+            variants.append(parts)
+    return tuple(variants)
 
 
 def matches_template(form: str, message: str) -> bool:
@@ -214,11 +214,11 @@ class _Index:
 def _index() -> _Index:
     """Build the search index of all entries, in all languages."""
     counts, names, aliases, chinese = [], [], [], []
-    others = [entries(language) for language in languages()[1:]]
-    for entry, *translated in zip(entries(), *others, strict=True):
+    translations = [entries(language) for language in languages()[1:]]
+    for entry, *translated in zip(entries(), *translations, strict=True):
         named = [entry.title, *entry.forms, *entry.aliases]
         named += [text for other in translated for text in (other.title, *other.aliases)]
-        explained = [text for one in (entry, *translated) for text in (one.meaning, one.fix)]
+        explained = [text for each in (entry, *translated) for text in (each.meaning, each.fix)]
         name = [token for text in named for token in tokens(text)]
         counts.append(Counter(name * 2 + [token for text in explained for token in tokens(text)]))
         names.append(frozenset(name))
@@ -226,8 +226,8 @@ def _index() -> _Index:
         chinese.append(
             tuple(
                 compact(text)
-                for one in translated
-                for text in (*one.aliases, one.title)
+                for each in translated
+                for text in (*each.aliases, each.title)
                 if bigrams(compact(text))
             )
         )
@@ -259,16 +259,16 @@ def _spell_corrected(word: str) -> str:
 
 def _matched_prefix_words(parts: tuple[str, ...], message: str) -> int:
     """Return how many words of a template, from its beginning, a message contains in order."""
-    at = words = 0
+    position = words = 0
     for part in parts:
-        found = message.find(f" {part} ", at)
-        if found < 0:
-            own = part.split()
+        index = message.find(f" {part} ", position)
+        if index < 0:
+            part_words = part.split()
             size = 0
-            while size < len(own) and f" {' '.join(own[: size + 1])} " in message[at:]:
+            while size < len(part_words) and f" {' '.join(part_words[: size + 1])} " in message[position:]:
                 size += 1
             return words + size
-        at = found + len(part) + 1
+        position = index + len(part) + 1
         words += len(part.split())
     return words
 
@@ -339,16 +339,16 @@ def _alias_span(alias: str, text: str) -> int:
     """
     if alias in text:
         return len(alias)
-    most = 2 * len(alias) if len(alias) >= 6 else len(alias) + 2 if len(alias) >= 4 else 0
+    max_span = 2 * len(alias) if len(alias) >= 6 else len(alias) + 2 if len(alias) >= 4 else 0
     spans = []
-    for start in (i for i, letter in enumerate(text) if most and letter == alias[0]):
-        at = start
+    for start in (i for i, letter in enumerate(text) if max_span and letter == alias[0]):
+        position = start
         for letter in alias[1:]:
-            at = text.find(letter, at + 1, start + most)
-            if at < 0:
+            position = text.find(letter, position + 1, start + max_span)
+            if position < 0:
                 break
         else:
-            spans.append(at - start + 1)
+            spans.append(position - start + 1)
     return min(spans, default=0)
 
 
@@ -357,12 +357,12 @@ def _bm25_scores(words: set[str], is_message: bool) -> dict[int, float]:
     index = _index()
     share, least = _BM25_THRESHOLDS[is_message]
     total = sum(map(index.information_of, words))
-    found = {}
+    scores = {}
     for entry, names in enumerate(index.names):
         shared = sum(index.information_of(word) for word in words & names)
         if shared >= max(least, share * total):
-            found[entry] = index.score(entry, words)
-    return found
+            scores[entry] = index.score(entry, words)
+    return scores
 
 
 def find(text: str, most: int = 3) -> list[Entry]:
@@ -374,35 +374,35 @@ def find(text: str, most: int = 3) -> list[Entry]:
     lines = dict.fromkeys(map(normalize, text.splitlines()))  # without duplicates: a log repeats lines
     message = " ".join(filter(None, lines))
     last = [match.start() for match in _LAST_LINES.finditer(text)][-1:]
-    own = BOILERPLATE.sub(" ", text[last[0] if last else 0 :][:_MOST_CHARACTERS])
-    question, compacted = f" {normalize(own)} ", compact(own)
-    words = {_spell_corrected(word) for word in plain_words(own)[:_QUESTION_WORDS]}
+    last_message = BOILERPLATE.sub(" ", text[last[0] if last else 0 :][:_MOST_CHARACTERS])
+    question, compacted = f" {normalize(last_message)} ", compact(last_message)
+    words = {_spell_corrected(word) for word in plain_words(last_message)[:_QUESTION_WORDS]}
     total = _total_information(words)
-    asked = {_spell_corrected(word) for word in tokens(own)[:_QUESTION_WORDS]}
+    search_words = {_spell_corrected(word) for word in tokens(last_message)[:_QUESTION_WORDS]}
     # a number that is not in the handbook is specific to this case
-    asked = {word for word in asked if not word.isdigit() or word in _index().information}
+    search_words = {word for word in search_words if not word.isdigit() or word in _index().information}
     matched = [_template_match(entry, f" {message} ", lines) for entry in entries()]
-    near = {} if any(length for _, length in matched) else _bm25_scores(asked, bool(last))
+    near = {} if any(length for _, length in matched) else _bm25_scores(search_words, bool(last))
     ranked = []
     for number, (entry, (is_error, length)) in enumerate(zip(entries(), matched, strict=True)):
-        named = 0.0
+        name_information = 0.0
         if not length:
-            named = _prefix_information(entry, question, total)
-            named = max(named, _alias_information(number, words, compacted, total))
-        if length or named or number in near:
+            name_information = _prefix_information(entry, question, total)
+            name_information = max(name_information, _alias_information(number, words, compacted, total))
+        if length or name_information or number in near:
             if entry.anchor in WRAPPERS:
                 level = 1
             elif entry.anchor in GENERAL and length:
                 level = 3
             else:
-                level = 5 if length and is_error else 4 if length else 2 if named else 0
+                level = 5 if length and is_error else 4 if length else 2 if name_information else 0
             shortest = -min(map(len, entry.forms))
             score = near.get(number, 0.0)
-            ranked.append(((level, length, named, score, shortest), -number, entry))
+            ranked.append(((level, length, name_information, score, shortest), -number, entry))
     ranked.sort(reverse=True)
     found = [entry for *_, entry in ranked]
-    around = [entry for entry in found[most:] if entry.anchor in WRAPPERS][:1]
-    return found[: most - len(around)] + around  # the wrapping error is shown beside its cause
+    wrappers = [entry for entry in found[most:] if entry.anchor in WRAPPERS][:1]
+    return found[: most - len(wrappers)] + wrappers  # the wrapping error is shown beside its cause
 
 
 def render(found: list[Entry], make_link: Callable[[str, str], str]) -> str:

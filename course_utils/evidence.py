@@ -94,7 +94,7 @@ def recorded(
     RecordError
         If a file cannot be used.
     """
-    found = [
+    results = [
         m
         for path in _files(folder or FOLDER)
         for m in read_records(path)
@@ -102,7 +102,7 @@ def recorded(
         and all(m.parameters.get(key) == value for key, value in parameters.items())
     ]
     order = list(KIND_BY_PREFIX.values())
-    return sorted(found, key=lambda m: (order.index(m.kind), m.date))
+    return sorted(results, key=lambda m: (order.index(m.kind), m.date))
 
 
 def _files(folder: Path) -> list[Path]:
@@ -128,9 +128,10 @@ def read_records(path: Path) -> list[Measurement]:
 
 @lru_cache(maxsize=64)
 def _read_cached(path: Path, mtime_ns: int, size: int) -> tuple[Measurement, ...]:
-    found = _load_cached(path, mtime_ns, size)
+    """Return the results of a file; cached by path, modification time and size."""
+    content = _load_cached(path, mtime_ns, size)
     try:
-        return tuple(_measurement(found["machine"], result) for result in found["results"])
+        return tuple(_measurement(content["machine"], result) for result in content["results"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise RecordError(
             _(
@@ -166,12 +167,12 @@ def _mtime_and_size(path: Path) -> tuple[int, int]:
 def _load_cached(path: Path, _mtime_ns: int, _size: int) -> dict[str, Any]:
     """Read and parse a file; the cache's key has its modification time and size."""
     try:
-        found = files.parse(files.read_text(path), parse_constant=_reject_constant)
+        content = files.parse(files.read_text(path), parse_constant=_reject_constant)
     except files.FileError as error:
         raise RecordError(
             _("{path} cannot be used, {error}. {remedy}").format(path=path.name, error=error, remedy=_REMEDY)
         ) from error
-    version = found.get("schema") if isinstance(found, dict) else None
+    version = content.get("schema") if isinstance(content, dict) else None
     if version != SCHEMA:
         problem = (
             _("says schema {version}").format(version=version)
@@ -183,7 +184,7 @@ def _load_cached(path: Path, _mtime_ns: int, _size: int) -> dict[str, Any]:
                 path=path.name, problem=problem, schema=SCHEMA, remedy=_REMEDY
             )
         )
-    return found
+    return content
 
 
 _REMEDY = _("Move it away and write it anew with `python -m course_utils record`.")

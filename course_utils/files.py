@@ -25,7 +25,7 @@ class FileError(ValueError):
     """A file cannot be used; the message, part of a sentence, says why."""
 
 
-def read_text(path: Path, below: Path | None = None, most: int = LARGEST, errors: str = "strict") -> str:
+def read_text(path: Path, below: Path | None = None, max_bytes: int = LARGEST, errors: str = "strict") -> str:
     """Return the text of an untrusted file, decoded as UTF-8.
 
     Parameters
@@ -34,7 +34,7 @@ def read_text(path: Path, below: Path | None = None, most: int = LARGEST, errors
         The file. Anything but a regular file (a pipe, a device, a folder) is refused.
     below
         A folder that contains the file: no symbolic link is followed below it. None allows links.
-    most
+    max_bytes
         The maximum size in bytes.
     errors
         How invalid UTF-8 is handled, as in ``bytes.decode``.
@@ -47,8 +47,8 @@ def read_text(path: Path, below: Path | None = None, most: int = LARGEST, errors
     try:
         with os.fdopen(_open(path, below), "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            data = file.read(most + 1)
-        if len(data) > most:
+            data = file.read(max_bytes + 1)
+        if len(data) > max_bytes:
             megabytes = max(size, len(data)) / 1e6
             raise FileError(
                 _("it has {megabytes:.0f} MB, far more than such a file").format(megabytes=megabytes)
@@ -64,16 +64,16 @@ def read_text(path: Path, below: Path | None = None, most: int = LARGEST, errors
 def parse(text: str, deepest: int = DEEPEST, **how: Any) -> Any:
     """Parse JSON text as ``json.loads(text, **how)``; FileError if it is invalid or nested too deeply."""
     try:
-        found = json.loads(text, **how)
+        parsed = json.loads(text, **how)
     except RecursionError:
         raise FileError(_("it is nested more than {deepest} deep").format(deepest=deepest)) from None
     except ValueError as error:
         raise FileError(_("it is damaged: not whole JSON ({error})").format(error=error)) from None
-    level = [found]
+    level = [parsed]
     for __ in range(deepest):
         level = [child for value in level for child in _child_values(value)]
         if not level:
-            return found
+            return parsed
     raise FileError(_("it is nested more than {deepest} deep").format(deepest=deepest))
 
 
@@ -90,25 +90,25 @@ def replacing(path: Path) -> Iterator[Path]:
     If the block raises or the process is killed, ``path`` keeps its old content. Parent folders are created,
     and leftover temporary files deleted. An OSError's ``filename`` is ``path``.
     """
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
-            new.unlink()  # left by a process that died; a link is not followed
+            temporary.unlink()  # left by a process that died; a link is not followed
         # Temporary files of killed processes. Windows cannot tell whether a process is alive.
-        for left in path.parent.glob(f".{escape(path.name)}.*.new") if os.name == "posix" else ():
+        for leftover in path.parent.glob(f".{escape(path.name)}.*.new") if os.name == "posix" else ():
             with suppress(OSError, ValueError, OverflowError):
                 try:
-                    os.kill(int(left.name.split(".")[-2]), 0)
+                    os.kill(int(leftover.name.split(".")[-2]), 0)
                 except ProcessLookupError:
-                    left.unlink()
-        yield new
-        with new.open("rb+") as file:
+                    leftover.unlink()
+        yield temporary
+        with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        os.replace(new, path)
+        os.replace(temporary, path)
     except BaseException as error:
         with suppress(OSError):
-            new.unlink()
+            temporary.unlink()
         if isinstance(error, OSError):
             error.filename, error.filename2 = str(path), None
         raise
@@ -116,8 +116,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def write(path: Path, content: str | bytes) -> None:
     """Write a file atomically; text is encoded as UTF-8, and its line ends are kept."""
-    with replacing(path) as new:
-        new.write_bytes(content.encode() if isinstance(content, str) else content)
+    with replacing(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def _open(path: Path, below: Path | None) -> int:
@@ -127,24 +127,24 @@ def _open(path: Path, below: Path | None) -> int:
     """
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     if below is None:
-        found = os.open(path, flags)
+        descriptor = os.open(path, flags)
     elif os.open in os.supports_dir_fd:
-        found = os.open(below, os.O_RDONLY)
+        descriptor = os.open(below, os.O_RDONLY)
         for part in path.relative_to(below).parts:
-            outer = found
+            parent = descriptor
             try:
-                found = os.open(part, flags | os.O_NOFOLLOW, dir_fd=outer)
+                descriptor = os.open(part, flags | os.O_NOFOLLOW, dir_fd=parent)
             finally:
-                os.close(outer)
+                os.close(parent)
     else:  # Windows
-        ways = [path, *path.parents]
-        if any(way.is_symlink() for way in ways[: ways.index(below)]):
+        steps = [path, *path.parents]
+        if any(step.is_symlink() for step in steps[: steps.index(below)]):
             raise OSError(errno.ELOOP, _("a link leads to it"))
-        found = os.open(path, flags)
-    if not stat.S_ISREG(os.fstat(found).st_mode):
-        os.close(found)
+        descriptor = os.open(path, flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise OSError(0, _("it is no file"))
-    return found
+    return descriptor
 
 
 def _child_values(value: Any) -> list[Any]:

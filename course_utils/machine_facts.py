@@ -72,8 +72,8 @@ def _physical_memory_bytes() -> int | None:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
-        found = _command_output(["sysctl", "-n", "hw.memsize"])
-        return int(found) if found and found.isdigit() else None
+        output = _command_output(["sysctl", "-n", "hw.memsize"])
+        return int(output) if output and output.isdigit() else None
 
 
 def _windows_memory_bytes() -> int:
@@ -122,21 +122,21 @@ def _find_driver() -> dict[str, Any]:
 
 def _nvidia_smi() -> str | None:
     """Return the path of nvidia-smi, or None."""
-    if found := shutil.which("nvidia-smi"):
-        return found
-    places = (
+    if path := shutil.which("nvidia-smi"):
+        return path
+    candidates = (
         Path("/usr/lib/wsl/lib/nvidia-smi"),
         Path(os.environ.get("SYSTEMROOT", r"C:\Windows")) / "System32" / "nvidia-smi.exe",
     )
-    return next((str(place) for place in places if place.is_file()), None)
+    return next((str(candidate) for candidate in candidates if candidate.is_file()), None)
 
 
 def _nvidia_kernel_module_version() -> str | None:
     """Return the version of the loaded NVIDIA kernel module (Linux), or None if there is none."""
     with suppress(OSError):
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
-        found = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", text)
-        return found[0] if found else _("of unknown version")
+        version = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", text)
+        return version[0] if version else _("of unknown version")
     return None
 
 
@@ -150,10 +150,12 @@ def _smi_names_and_versions(smi: str) -> list[list[str]]:
 def _command_output(call: list[str]) -> str | None:
     """Run a command; return its output, stripped, or None if it fails or takes 20 s."""
     try:
-        done = subprocess.run(call, capture_output=True, text=True, errors="replace", timeout=20, check=False)
+        completed = subprocess.run(
+            call, capture_output=True, text=True, errors="replace", timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return completed.stdout.strip() if completed.returncode == 0 else None
 
 
 def _version(package: str) -> str | None:
@@ -243,14 +245,14 @@ def _device_facts(backend: str, build: str) -> dict[str, Any]:
         return {"name": _("the GPU of {cpu_name}").format(cpu_name=cpu_name())}
     module = getattr(torch, backend)
     properties = module.get_device_properties(0)
-    found = {"name": properties.name, "memory_gb": properties.total_memory / 1e9}
+    facts = {"name": properties.name, "memory_gb": properties.total_memory / 1e9}
     if build == "cuda":
-        found["arch"] = f"sm_{properties.major}{properties.minor}"
-        found["arch_list"] = module.get_arch_list()
+        facts["arch"] = f"sm_{properties.major}{properties.minor}"
+        facts["arch_list"] = module.get_arch_list()
     elif build == "rocm":
-        found["arch"] = properties.gcnArchName.split(":")[0]
-        found["arch_list"] = module.get_arch_list()
-    return found
+        facts["arch"] = properties.gcnArchName.split(":")[0]
+        facts["arch_list"] = module.get_arch_list()
+    return facts
 
 
 def _try_kernel(backend: str) -> dict[str, Any]:

@@ -122,17 +122,17 @@ def curves(
     fig, ax = plt.subplots(layout="constrained")
     for i, (name, (x, y)) in enumerate(series.items()):
         kind = (kinds or {}).get(name, "")
-        look = {"marker": MARKERS[i % len(MARKERS)], "linestyle": DASHES.get(kind, "-")}
+        style = {"marker": MARKERS[i % len(MARKERS)], "linestyle": DASHES.get(kind, "-")}
         ax.plot(
             x,
             y,
-            **look,
+            **style,
             label=_("{name} ({kind})").format(name=name, kind=_(kind)) if kind else name,
         )
     if reference:
         ax.axhline(reference[0], color="#666666", linewidth=1)
-        look = {"ha": "right", "va": "bottom", "color": "#555555"}
-        ax.text(1, *reference, transform=ax.get_yaxis_transform(), **look)
+        style = {"ha": "right", "va": "bottom", "color": "#555555"}
+        ax.text(1, *reference, transform=ax.get_yaxis_transform(), **style)
     _set_labels(ax, xlabel, ylabel, title, log)
     if xticks is not None:
         ax.set_xticks(list(xticks), [f"{tick:g}" for tick in xticks])
@@ -153,7 +153,7 @@ def dots(measurements: Sequence[Measurement], names: Sequence[str]) -> None:
     Parameters
     ----------
     measurements
-        One a row, from top to bottom, all of one unit.
+        One for each row, from top to bottom, all in the same unit.
     names
         The row labels, such as what was measured, or on which machine.
     """
@@ -189,9 +189,9 @@ def dots(measurements: Sequence[Measurement], names: Sequence[str]) -> None:
     ]
     ax.set_yticks(range(len(names)), labels)
     ax.set_ylim(len(names) - 0.5, -0.5)
-    alike = f", {_(kinds.pop())}" if len(kinds) == 1 else ""
+    common_kind = f", {_(kinds.pop())}" if len(kinds) == 1 else ""
     likely = any(m.likely for m in measurements)
-    bars = f"{_('quartiles')}{_(', or likely range where modelled') if likely else ''}{alike}"
+    bars = f"{_('quartiles')}{_(', or likely range where modelled') if likely else ''}{common_kind}"
     ax.set_xlabel(_("{quantity}: median and {bars}").format(quantity=_(quantity), bars=bars))
     each = "; ".join(
         _("{name} {written} ({kind})").format(name=name, written=m.written(), kind=_(m.kind))

@@ -264,6 +264,7 @@ def score(guess: float, found: Found, unit: str = "") -> tuple[Verdict, str]:
 
 
 def _closeness_comment(found: Found, beyond: float, unit: str) -> str:
+    """Return the comment on a close guess; ``beyond`` is its distance from the range, 0 inside."""
     if not beyond:
         return _("Exactly.") if found.low == found.high else _("Inside the range.")
     within = (

@@ -55,10 +55,12 @@ def move_to(new: Path) -> None:
         file.seek(0)
         existing = file.read()
         if old.is_file() and not old.samefile(new):
-            known = set(existing.splitlines())
-            more = [line for line in old.read_bytes().splitlines() if line and line not in known]
+            existing_lines = set(existing.splitlines())
+            new_lines = [
+                line for line in old.read_bytes().splitlines() if line and line not in existing_lines
+            ]
             is_torn = existing[-1:] not in (b"", b"\n")
-            file.write(b"\n" * is_torn + b"".join(line + b"\n" for line in more))
+            file.write(b"\n" * is_torn + b"".join(line + b"\n" for line in new_lines))
     os.environ["COURSE_PROGRESS"] = str(new)
 
 
@@ -127,7 +129,7 @@ def _read_lines() -> Iterator[Any]:
     path = progress_file()
     try:
         # 20 MB: more than one attempt per minute for four months.
-        lines = files.read_text(path, most=20_000_000, errors="replace").splitlines()
+        lines = files.read_text(path, max_bytes=20_000_000, errors="replace").splitlines()
     except files.FileError as error:
         if path.exists():
             print(_("(your progress in {path} is not read: {error})").format(path=path, error=error))

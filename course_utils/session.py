@@ -60,12 +60,12 @@ def remind_of_setup() -> None:
 
 def course_map() -> None:
     """Show a table of the lessons with the learner's progress in each."""
-    done = progress_file.solved()
+    solved = progress_file.solved()
     tried = {attempt.exercise for attempt in progress_file.attempts()}
     rows = []
     for entry in load_course().lessons:
         ids = [exercise.id for exercise in lesson(entry.id)]
-        right = sum(i in done for i in ids)
+        right = sum(i in solved for i in ids)
         state = (
             _("planned")
             if entry.planned
@@ -76,12 +76,12 @@ def course_map() -> None:
         marks = "●" * right + "○" * (len(ids) - right)
         rows.append((entry.id, entry.title, _("{time} min").format(time=entry.time), marks, state))
     text, page = table(("", _("Lesson"), _("Time"), "", _("Your progress")), rows)
-    where = _("Kept in {progress_file}, on this machine only.").format(
+    note = _("Kept in {progress_file}, on this machine only.").format(
         progress_file=progress_file.progress_file()
     )
     if verdicts := progress_file.predictions().values():
         close = sum(verdict == "close" for verdict in verdicts)
-        where = _("Predictions: {n_verdicts} made, {close} close. {where}").format(
-            n_verdicts=len(verdicts), close=close, where=where
+        note = _("Predictions: {n_verdicts} made, {close} close. {where}").format(
+            n_verdicts=len(verdicts), close=close, where=note
         )
-    show(Bundle(text=f"{text}\n{where}", html=f"{page}<div style='opacity:.75'>{where}</div>"))
+    show(Bundle(text=f"{text}\n{note}", html=f"{page}<div style='opacity:.75'>{note}</div>"))

@@ -57,19 +57,19 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]], classes: Sequence[
     head, *cells = texts
     widths = [max(len(line[i]) for line in texts) for i in range(len(head))]
     lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in texts]
-    looks = list(classes) + [""] * (len(rows) - len(classes))
+    kinds = list(classes) + [""] * (len(rows) - len(classes))
     body = "".join(
-        f'<tr style="{LOOK.get(look, "")}">'
+        f'<tr style="{LOOK.get(kind, "")}">'
         + "".join(
             f'<td style="text-align:left{_NO_WRAP if len(cell) <= 24 else ""}">{html.escape(cell)}</td>'
             for cell in row
         )
         + "</tr>"
-        for row, look in zip(cells, looks, strict=True)
+        for row, kind in zip(cells, kinds, strict=True)
     )
     titles = "".join(f'<th style="text-align:left">{html.escape(name)}</th>' for name in head)
     page = f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
-    return "\n".join(lines), page + (real_gpus_link() if "modelled" in looks else "")
+    return "\n".join(lines), page + (real_gpus_link() if "modelled" in kinds else "")
 
 
 REAL_GPUS = "handbook/fidelity.md"

@@ -62,14 +62,14 @@ def find_stub(cell: NotebookNode, exercise: Exercise) -> Stub:
                 id=exercise.id, msg=error.msg, lineno=error.lineno
             )
         ) from None
-    found = [node for node in body if _calls_todo(node)]
-    if len(found) != 1:
+    stubs = [node for node in body if _calls_todo(node)]
+    if len(stubs) != 1:
         raise AuthoringError(
             _("{id}: the cell has {n_found} stubs with todo(), not one").format(
-                id=exercise.id, n_found=len(found)
+                id=exercise.id, n_found=len(stubs)
             )
         )
-    node = found[0]
+    node = stubs[0]
     match node:
         case ast.FunctionDef():
             _check_signature(node, exercise)

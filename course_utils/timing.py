@@ -149,9 +149,9 @@ class Measurement:
     @property
     def likely(self) -> profiles.Spread | None:
         """How far real cards are from a modelled time or rate; None for other kinds and quantities."""
-        known = self.kind == "modelled" and (self.unit == "s" or self.unit.endswith("/s"))
+        is_modelled_time = self.kind == "modelled" and (self.unit == "s" or self.unit.endswith("/s"))
         single = self.single or self.experiment in ONE_CALL
-        return profiles.spread(self.machine, single) if known else None
+        return profiles.spread(self.machine, single) if is_modelled_time else None
 
     @property
     def interval(self) -> tuple[float | None, float | None]:
@@ -222,6 +222,7 @@ def measure(
     host = host_clock(device)
 
     def clock() -> float:
+        """Return the host's time in seconds, after the device has finished its work."""
         synchronize(device)
         return host()
 

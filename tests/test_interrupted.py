@@ -252,7 +252,7 @@ def test_a_file_that_grows_while_it_is_read_is_cut_at_its_limit(tmp_path):
         path.write_bytes(b" " * 100)
         child = begun(lambda: [path.open("ab").write(b" " * 5000) for _ in range(200)])
         try:
-            assert len(files.read_text(path, most=2000)) <= 2000
+            assert len(files.read_text(path, max_bytes=2000)) <= 2000
         except files.FileError as error:
             assert "far more than such a file" in str(error)
         os.kill(child, signal.SIGKILL)

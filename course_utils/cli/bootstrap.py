@@ -126,6 +126,7 @@ def requirements(root: Path, extra: str) -> list[str]:
         )
 
     def expand(name: str) -> Iterator[str]:
+        """Yield the requirements of an extra, with the extras that it includes."""
         for item in items[name]:
             included = re.match(r"pytorch-gpu-course\[([\w-]+)\]$", item)
             yield from expand(included[1]) if included else [item]
@@ -221,8 +222,8 @@ def _create_or_update_venv(venv: Path, extra: str, choice: str, work: Path, pyth
     log.write_text("", encoding="utf-8")
     uv = Installer("uv", [program], installer.uv_variables(child_environment(venv)), log, root)
 
-    fits = earlier == choice if keep else not earlier.startswith("keep ")
-    if not (fits and environment.state(venv)[0]):
+    kept_kind_matches = earlier == choice if keep else not earlier.startswith("keep ")
+    if not (kept_kind_matches and environment.state(venv)[0]):
         if keep and importlib.util.find_spec("torch") is None:
             raise SetupError(
                 _(
@@ -302,8 +303,8 @@ def _check_kept_torch(venv: Path) -> None:
                 "--torch away."
             )
         )
-    if old := old_torch(version):
-        raise SetupError(old)
+    if problem := old_torch(version):
+        raise SetupError(problem)
 
 
 def _constraints_file(root: Path) -> Path | None:

@@ -62,14 +62,14 @@ def state(venv: Path) -> tuple[str, bool]:
     The version is "" if it does not run or is older than 3.10. It is complete if it has torch, ipykernel
     and pip, and imports the course from the clone it is in.
     """
-    version, _, found = (run_code(venv, _STATE) or "").partition("\n")
-    return version, os.path.isdir(found) and os.path.samefile(found, venv.parent)
+    version, _, course_folder = (run_code(venv, _STATE) or "").partition("\n")
+    return version, os.path.isdir(course_folder) and os.path.samefile(course_folder, venv.parent)
 
 
 def run_code(venv: Path, code: str) -> str | None:
     """Run code in the environment's Python; return its stripped output, or None if it fails or takes 60 s."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [str(venv_python(venv)), "-E", "-X", "utf8", "-c", code],
             cwd=venv,
             capture_output=True,
@@ -80,7 +80,7 @@ def run_code(venv: Path, code: str) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return completed.stdout.strip()
 
 
 def read_record(venv: Path) -> dict[str, Any]:

@@ -24,6 +24,6 @@ def main(args: argparse.Namespace) -> int:
     if not text.strip():
         print(_('Give a message in quotes, as in  explain "CUDA out of memory", or pipe one in.'))
         return 2
-    found = find(text)
-    print(render(found, plain_text_link) if found else NOTHING)
-    return 0 if found else 1
+    entries = find(text)
+    print(render(entries, plain_text_link) if entries else NOTHING)
+    return 0 if entries else 1

@@ -20,14 +20,14 @@ class Clone:
 
     def git(self, *words: str) -> str:
         """Run git with these arguments and return its output; `SetupError`, with its reason, if it fails."""
-        done = self._run(words)
-        if done.returncode:
-            errors = [line.split(": ", 1)[-1] for line in done.stderr.strip().splitlines()]
+        completed = self._run(words)
+        if completed.returncode:
+            errors = [line.split(": ", 1)[-1] for line in completed.stderr.strip().splitlines()]
             reason = (errors or [_("it gave no reason")])[0].rstrip(".")
             if reason.endswith(".lock': File exists"):
                 reason += _(". Where no other git is at work, delete that file and call this again")
             raise SetupError(_("git says: {reason}.").format(reason=reason))
-        return done.stdout
+        return completed.stdout
 
     def succeeds(self, *words: str) -> bool:
         """Run git with these arguments; return whether its exit status is 0."""

@@ -45,8 +45,8 @@ def main(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 1
-    text, kept, skipped = hand_in.hand_in_json(args.name)
-    if not kept:
+    text, n_attempts, skipped = hand_in.hand_in_json(args.name)
+    if not n_attempts:
         print(
             _(
                 "There is nothing to hand in: {progress_file} holds no checked answer. Check an exercise "
@@ -67,7 +67,7 @@ def main(args: argparse.Namespace) -> int:
         return 1
     print(
         _("{path}: {kept} checked answers, for {args}. Give this file to your instructor.").format(
-            path=path, kept=kept, args=args.name
+            path=path, kept=n_attempts, args=args.name
         )
     )
     print(_("It holds the name, and for each answer the time, the exercise and what the check said."))

@@ -116,8 +116,8 @@ def find_or_install_uv(work: Path, pip_options: Iterable[Sequence[str]] = ((),))
         If none does.
     """
     folder = work / "uv"
-    if found := _working_uv(folder):
-        return found
+    if program := _working_uv(folder):
+        return program
     python = sys.executable
     if importlib.util.find_spec("pip") is None:
         python = _python_with_pip(work / "pip")
@@ -126,10 +126,10 @@ def find_or_install_uv(work: Path, pip_options: Iterable[Sequence[str]] = ((),))
     env = os.environ | {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
     output = ""
     for options in pip_options:
-        done = _captured([*call, *options, "uv"], env)
-        if found := _working_uv(folder):
-            return found
-        output = done.stderr + done.stdout
+        completed = _captured([*call, *options, "uv"], env)
+        if program := _working_uv(folder):
+            return program
+        output = completed.stderr + completed.stdout
     raise SetupError(faults.explain_output(output, work.parent) or faults.NO_UV)
 
 
@@ -138,19 +138,19 @@ def uv_variables(env: Mapping[str, str]) -> dict[str, str]:
 
     Variables of uv that are already in ``env`` take precedence over pip's settings.
     """
-    kept = {name: text for name, text in env.items() if not _MISLEADING.fullmatch(name)}
+    variables = {name: text for name, text in env.items() if not _MISLEADING.fullmatch(name)}
     settings = pip_settings()
     if (
         "extra-index-url" in settings
     ):  # pip takes the best match of all indexes; uv's default is the first index
-        kept.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
+        variables.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
     for name in settings.keys() - {"no-index"}:
         separator = "," if name == "find-links" else " "
-        kept.setdefault(PIP_TO_UV[name], separator.join(settings[name].split()))
+        variables.setdefault(PIP_TO_UV[name], separator.join(settings[name].split()))
     certificates = ssl.get_default_verify_paths()
     if sys.platform in ("win32", "darwin") or certificates.cafile or certificates.capath:
-        kept.setdefault("UV_SYSTEM_CERTS", "1")  # a company's own certificates are there; pip uses them too
-    return kept
+        variables.setdefault("UV_SYSTEM_CERTS", "1")  # may have a company's own; pip uses them too
+    return variables
 
 
 def pip_settings() -> dict[str, str]:
@@ -181,9 +181,9 @@ def _python_with_pip(folder: Path) -> str:
     """Create a virtual environment with pip in a folder; return its Python. `SetupError` if that fails."""
     if not (importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip")):
         raise SetupError(faults.venv_missing_message())
-    done = _captured([sys.executable, "-m", "venv", str(folder)])
-    if done.returncode:
-        output = done.stdout + done.stderr
+    completed = _captured([sys.executable, "-m", "venv", str(folder)])
+    if completed.returncode:
+        output = completed.stdout + completed.stderr
         raise SetupError(faults.explain_output(output, folder.parents[1]) or faults.venv_missing_message())
     return str(venv_python(folder))
 

@@ -62,14 +62,14 @@ def _memory() -> str:
     from course_utils.doctor import ENOUGH_MEMORY
     from course_utils.machine_facts import memory_gb
 
-    found = memory_gb()
-    if found is not None and found < ENOUGH_MEMORY:
+    size_gb = memory_gb()
+    if size_gb is not None and size_gb < ENOUGH_MEMORY:
         raise NotReady(
             _("{found:.1f} GB in all. Have {enough_memory:.0f} GB, or use Colab.").format(
-                found=found, enough_memory=ENOUGH_MEMORY
+                found=size_gb, enough_memory=ENOUGH_MEMORY
             )
         )
-    return _("unknown") if found is None else _("{found:.1f} GB in all").format(found=found)
+    return _("unknown") if size_gb is None else _("{found:.1f} GB in all").format(found=size_gb)
 
 
 def _disk() -> str:
@@ -164,23 +164,23 @@ def _kernel() -> str:
     """Check that a Jupyter kernel starts and imports the course."""
     from jupyter_client.manager import run_kernel
 
-    start, said = perf_counter(), []
+    start, outputs = perf_counter(), []
 
     def listen(message: dict) -> None:
         content = message["content"]
-        said.append(str(content.get("evalue") or content.get("text") or "").strip())
+        outputs.append(str(content.get("evalue") or content.get("text") or "").strip())
 
     try:
-        how = {"startup_timeout": KERNEL_SECONDS, "kernel_name": "python3"}
-        with run_kernel(**how, stderr=subprocess.DEVNULL) as client:
+        options = {"startup_timeout": KERNEL_SECONDS, "kernel_name": "python3"}
+        with run_kernel(**options, stderr=subprocess.DEVNULL) as client:
             reply = client.execute_interactive(_IN_KERNEL, timeout=KERNEL_SECONDS, output_hook=listen)
         works = reply["content"]["status"] == "ok"
     except (TimeoutError, OSError, RuntimeError, KeyError) as error:
-        works, said = False, [f"{type(error).__name__}: {error}"]
+        works, outputs = False, [f"{type(error).__name__}: {error}"]
     if not works:
         raise NotReady(
             _("the kernel of {executable} says: {said}. Set up with  {setup}").format(
-                executable=sys.executable, said=" ".join(said), setup=_SETUP
+                executable=sys.executable, said=" ".join(outputs), setup=_SETUP
             )
         )
     return _("a notebook kernel and torch start in {rest:.0f} s").format(rest=perf_counter() - start)

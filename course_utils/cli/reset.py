@@ -74,14 +74,14 @@ def _reset(path: Path, text: str) -> bool:
     if path.is_file() and path.read_bytes() == fresh:
         print(_("{path} is as the course ships it: nothing to do.").format(path=path.name))
         return False
-    with files.replacing(path) as new:
-        new.write_bytes(fresh)
-        kept = (
+    with files.replacing(path) as temporary:
+        temporary.write_bytes(fresh)
+        kept_note = (
             _(" Yours is kept as {set_aside}.").format(set_aside=set_aside(path).name)
             if path.exists()
             else ""
         )
-    print(_("{path} is fresh.{kept}").format(path=path.name, kept=kept))
+    print(_("{path} is fresh.{kept}").format(path=path.name, kept=kept_note))
     return True
 
 

@@ -57,7 +57,7 @@ def main(args: argparse.Namespace, root: Path = ROOT) -> int:
             )
         changes = clone.changes_in(newest)
         added_but_existing = {
-            path for path, what in changes.items() if what == "A" and (root / path).exists()
+            path for path, change in changes.items() if change == "A" and (root / path).exists()
         }
         differing = clone.changes_in(
             newest, since=()
@@ -122,8 +122,8 @@ def _advance(clone: Clone, newest: str, overlapping: dict[str, bool], changes: _
                 renamed[path] = set_aside(path)
         if overlapping:
             clone.git("reset", "--quiet", "HEAD", "--", *overlapping)
-        if known := [name for name in overlapping if changes[name] != "A"]:
-            clone.git("checkout", "--quiet", "HEAD", "--", *known)
+        if tracked := [name for name in overlapping if changes[name] != "A"]:
+            clone.git("checkout", "--quiet", "HEAD", "--", *tracked)
         clone.git("merge", "--quiet", "--ff-only", newest)
     except BaseException as error:
         for path, kept_path in renamed.items():

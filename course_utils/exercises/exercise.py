@@ -150,11 +150,11 @@ class Exercise:
 
     def hint(self) -> None:
         """Show the next hint; after the last one, show that again."""
-        of = len(self.hints)
-        all_given = self._hints_given == of
-        self._hints_given = min(self._hints_given + 1, of)
+        n_hints = len(self.hints)
+        all_given = self._hints_given == n_hints
+        self._hints_given = min(self._hints_given + 1, n_hints)
         text = _("**Hint {hints_given} of {of}.** {hint}").format(
-            hints_given=self._hints_given, of=of, hint=self.hints[self._hints_given - 1]
+            hints_given=self._hints_given, of=n_hints, hint=self.hints[self._hints_given - 1]
         )
         end = _("That was the last hint. `ex.{slug}.solution()` shows the answer.").format(slug=self.slug)
         self._show_markdown(f"{text}\n\n{end}" if all_given else text)
@@ -214,6 +214,7 @@ class Exercise:
         self.check_answer(_wrapped_answer(answer, judge, self.may_change), judge)
 
     def _not_tried(self) -> Result:
+        """Return the result of an answer that still has the stub."""
         text = _(
             "`todo()` is still there. Write your answer in its place, or delete its line where the comment "
             "says so. Then run the cell again. Stuck? `ex.{slug}.hint()` gives a nudge."

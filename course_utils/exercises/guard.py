@@ -72,6 +72,7 @@ def run(function: Callable[[], Any], seconds: float) -> Any:
 
 
 def _is_on_main_thread() -> bool:
+    """Return whether this is the main thread, the only one that can handle signals."""
     return threading.current_thread() is threading.main_thread()
 
 
@@ -200,7 +201,7 @@ def _is_within(file: str, frame: FrameType | None) -> bool:
     return False
 
 
-# --- What is restored
+# --- Context managers that restore state
 
 
 @contextmanager
@@ -210,10 +211,10 @@ def _stop_new_threads_and_processes() -> Iterator[None]:
     yield
     until = time.monotonic() + 1
     while time.monotonic() < until:
-        new = [t for t in threading.enumerate() if t not in threads and _runs_answer(t)]
-        if not new:
+        new_threads = [t for t in threading.enumerate() if t not in threads and _runs_answer(t)]
+        if not new_threads:
             break
-        for thread in new:
+        for thread in new_threads:
             if isinstance(thread, threading.Timer):
                 thread.cancel()
             _raise_in_thread(thread, SystemExit)  # which ends a thread silently

@@ -184,24 +184,24 @@ class Judge:
             Sort key by case number: the smallest failing case is shown. By default the first.
         """
         alike = alike or same
-        failing = [at for at, r in enumerate(right) if not agree(alike, got[at], r)]
+        failing = [index for index, r in enumerate(right) if not agree(alike, got[index], r)]
         if not failing:
             return
         best, explained, typical = "", [], []
         for diagnosis, variants in known_mistakes.items():
             first: list[int] = []  # the cases on which the first variant is wrong
             for values in variants:
-                wrong = [at for at, r in enumerate(right) if not agree(alike, values[at], r)]
+                wrong = [index for index, r in enumerate(right) if not agree(alike, values[index], r)]
                 first = first or wrong
-                follows = all(agree(alike, got[at], values[at]) for at in wrong)
+                follows = all(agree(alike, got[index], values[index]) for index in wrong)
                 relevant = failing[0] in wrong or len(wrong) >= len(failing) / 2
                 if follows and relevant and len(wrong) > max(1, len(explained)):
                     best, explained = diagnosis, wrong
-                    typical = [at for at in wrong if at in first]
-        candidates = [at for at in typical or explained if at in failing] or failing
-        at = min(candidates, key=simple or (lambda at: at))
+                    typical = [index for index in wrong if index in first]
+        candidates = [index for index in typical or explained if index in failing] or failing
+        index = min(candidates, key=simple or (lambda index: index))
         if not best and all(rounded(got[k], right[k]) for k in failing):
             best = "rounded"
-        best = best or (otherwise(at) if callable(otherwise) else otherwise)
-        seen, expected = say(at) if say else diff_texts(got[at], right[at], alike)
+        best = best or (otherwise(index) if callable(otherwise) else otherwise)
+        seen, expected = say(index) if say else diff_texts(got[index], right[index], alike)
         self.no(best, seen=seen, expected=expected)

@@ -93,11 +93,11 @@ def diff_texts(seen: Any, expected: Any, alike: Callable[[Any, Any], bool] = sam
     if whole[0] != whole[1] and max(map(len, whole)) <= SHORT:
         return whole
     try:
-        place, a, b = _first_difference(seen, expected, alike, "")
+        path, a, b = _first_difference(seen, expected, alike, "")
     except Exception:  # noqa: BLE001  (whatever cannot be compared is shown whole)
         return whole
-    at = _("at {place}: ").format(place=place) if place else ""
-    return tuple(f"{at}{text}" for text in _texts(a, b))
+    prefix = _("at {place}: ").format(place=path) if path else ""
+    return tuple(f"{prefix}{text}" for text in _texts(a, b))
 
 
 def _first_difference(a: Any, b: Any, alike: Callable[[Any, Any], bool], place: str) -> tuple[str, Any, Any]:
@@ -121,7 +121,7 @@ def _first_difference(a: Any, b: Any, alike: Callable[[Any, Any], bool], place: 
                     _("{count} things").format(count=len(b)),
                 )
             )
-        pairs = [(f"[{at}]", x, y) for at, (x, y) in enumerate(zip(a, b, strict=True))]
+        pairs = [(f"[{index}]", x, y) for index, (x, y) in enumerate(zip(a, b, strict=True))]
     elif is_array(a) and is_array(b) and tuple(a.shape) != tuple(b.shape):
         return (
             place,
@@ -129,7 +129,7 @@ def _first_difference(a: Any, b: Any, alike: Callable[[Any, Any], bool], place: 
             _("shape {shape}").format(shape=tuple(b.shape)),
         )
     elif is_array(a) and is_array(b) and len(a.shape):
-        pairs = [(f"[{at}]", x, y) for at, (x, y) in enumerate(zip(a, b, strict=True))]
+        pairs = [(f"[{index}]", x, y) for index, (x, y) in enumerate(zip(a, b, strict=True))]
     else:
         x, y = (v.item() if is_array(v) and math.prod(v.shape) == 1 else v for v in (a, b))
         return (place, x, y) if not same(x, y) else (place, _describe_type(a), _describe_type(b))
