@@ -54,7 +54,7 @@ class Abilities:
 def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.device:
     """Return the best device that works, and show a card with its capabilities.
 
-    Each candidate is tested, by a matrix product and on the simulated device also by training,
+    Each candidate is tested, by a matrix product, and on the simulated device by training too,
     because every kernel can fail although the driver is present.
 
     Parameters

@@ -82,7 +82,7 @@ def _is_on_main_thread() -> bool:
 class _Deadline:
     """The deadline of an answer, ``seconds`` after it starts.
 
-    If other programs take the CPU from it, it has until ``seconds`` of CPU time, and 60 s more at most.
+    If other programs take most of the CPU, the limit is that of its CPU time instead, and 60 s later at most.
     """
 
     def __init__(self, seconds: float) -> None:
