@@ -23,6 +23,6 @@ class CatalogueHook(BuildHookInterface):
         self.scratch = tempfile.TemporaryDirectory()
         for source in Path(self.root).glob("course_language/*/course.po"):
             target = Path(self.scratch.name, f"{source.parent.name}.mo")
-            target.write_bytes(catalogue.compiled(source.parent))
+            target.write_bytes(catalogue.compile_mo(source.parent))
             place = source.with_name("messages.mo").relative_to(self.root).as_posix()
             build_data["force_include"][str(target)] = place

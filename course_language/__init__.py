@@ -1,8 +1,8 @@
-"""The language the course speaks: English as it is written, another from its catalogue. Needs Python alone.
+"""Translate the course's texts with gettext; the source language is English. Needs only the standard library.
 
-``COURSE_LANGUAGE=zh`` chooses, before anything else of the course is imported: a Chinese lesson sets it in
-its first cell. A text for a reader stands in `_`, as gettext has it; `N_` marks one that is a key too, and
-`_` shows it.
+``COURSE_LANGUAGE=zh`` chooses the language; it must be set before the course is imported, as a Chinese
+lesson's first cell does. Texts for the reader are wrapped in `_`, as usual with gettext. `N_` marks a text
+that is also a key in the program, and is translated by `_` only when it is shown.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ HERE = Path(__file__).parent
 
 @lru_cache(1)
 def languages() -> tuple[str, ...]:
-    """Return the languages there are: English, and each folder with a list of terms."""
+    """Return the available languages: ``"en"``, then each folder here that has a ``terms.tsv``."""
     return ("en", *sorted(path.parent.name for path in HERE.glob("*/terms.tsv")))
 
 
 def chosen() -> str:
-    """Return the language that ``COURSE_LANGUAGE`` names; English for one that the course does not have."""
+    """Return the language that ``COURSE_LANGUAGE`` names; ``"en"`` if it is not set or not available."""
     name = os.environ.get("COURSE_LANGUAGE", "").strip().lower()
     short = name.replace("_", "-").partition("-")[0]
     return short if short in languages() else "en"
 
 
 def notebooks() -> str:
-    """Return the folder of the lessons in the chosen language, from the course's."""
+    """Return the folder of the notebooks in the chosen language, relative to the repository's root."""
     return "notebooks" if chosen() == "en" else f"notebooks/{chosen()}"
 
 
 def from_system() -> None:
-    """Choose the system's language where ``COURSE_LANGUAGE`` says nothing: for commands, not for lessons."""
+    """Set ``COURSE_LANGUAGE``, if it is unset, to the system's language; called by commands only."""
     if "COURSE_LANGUAGE" in os.environ:
         return
     values = (os.environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))
@@ -54,29 +54,29 @@ def from_system() -> None:
 
 @lru_cache(8)
 def translation(language: str) -> gettext.NullTranslations:
-    """Return a language's translations: compiled in the wheel, read from the catalogues in a clone."""
+    """Return a language's translations: from messages.mo in the wheel, else from the .po files in a clone."""
     if language == "en":
         return gettext.NullTranslations()
     compiled = HERE / language / "messages.mo"
-    data = compiled.read_bytes() if compiled.is_file() else catalogue.compiled(HERE / language)
+    data = compiled.read_bytes() if compiled.is_file() else catalogue.compile_mo(HERE / language)
     return gettext.GNUTranslations(io.BytesIO(data))
 
 
 def _(message: str) -> str:
-    """Return a text in the chosen language."""
+    """Return a text's translation into the chosen language, or the text itself if there is none."""
     return translation(chosen()).gettext(message) if message else ""
 
 
 def ngettext(singular: str, plural: str, n: int) -> str:
-    """Return the form of a text that goes with a number, in the chosen language."""
+    """Return the translation of a text in the plural form for ``n``, as ``gettext.ngettext``."""
     return translation(chosen()).ngettext(singular, plural, n)
 
 
 def N_(message: str) -> str:
-    """Return a text as it is: it marks a key for the catalogue, and `_` translates it where it is shown."""
+    """Return the text unchanged: marks it for the catalogue; `_` translates it when it is shown."""
     return message
 
 
 def own_name(language: str) -> str:
-    """Return what a language calls itself."""
+    """Return a language's name in that language."""
     return translation(language).gettext(N_("English"))

@@ -1,7 +1,7 @@
-"""Read gettext's catalogues (``.po``) and compile them (``.mo``), with Python alone.
+"""Parse gettext's catalogues (``.po``) and compile them (``.mo``), with the standard library alone.
 
-A clone has no compiled catalogue that could be older than its source; the wheel's build makes one
-(``hatch_build.py``).
+A clone has no ``.mo`` that could be out of date: it is compiled in memory. The wheel has one, which
+``hatch_build.py`` writes.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ MAGIC = 0x950412DE
 
 
 def messages(path: Path) -> dict[str, str]:
-    """Return the finished translations of a ``.po`` file by their ids, plural forms with NUL between them."""
+    """Return a ``.po`` file's translations by msgid, without fuzzy and empty ones; NUL joins plural forms."""
     translations = {}
     for entry in path.read_text(encoding="utf-8").split("\n\n"):
         lines = entry.splitlines()
         if any(line.startswith("#,") and "fuzzy" in line for line in lines):
             continue
-        ids, strings = _strings(lines)
+        ids, strings = _ids_and_strings(lines)
         if strings and all(strings):
             translations["\0".join(ids)] = "\0".join(strings)
     return translations
 
 
-def _strings(lines: list[str]) -> tuple[list[str], list[str]]:
-    """Return an entry's ids (the singular, the plural) and its translations, one for each form."""
+def _ids_and_strings(lines: list[str]) -> tuple[list[str], list[str]]:
+    """Return the msgids (singular and plural) and the translations (one for each plural form) of an entry."""
     ids: list[str] = []
     strings: list[str] = []
     for line in lines:
@@ -42,16 +42,16 @@ def _strings(lines: list[str]) -> tuple[list[str], list[str]]:
     return ids, strings
 
 
-def compiled(folder: Path) -> bytes:
-    """Return the ``.mo`` of what a language's programs say: of ``course.po`` and ``packages/``."""
+def compile_mo(folder: Path) -> bytes:
+    """Return the ``.mo`` file's content for a language's folder: for course.po and ``packages/*.po``."""
     translations: dict[str, str] = {}
     for path in (*folder.glob("course.po"), *sorted(folder.glob("packages/*.po"))):
         translations |= messages(path)
-    return b"".join(_mo(translations))
+    return b"".join(_mo_parts(translations))
 
 
-def _mo(translations: dict[str, str]) -> Iterator[bytes]:
-    """Yield the parts of a ``.mo``: its head, where each id and each string stands, and these."""
+def _mo_parts(translations: dict[str, str]) -> Iterator[bytes]:
+    """Yield the parts of a ``.mo`` file: the header, the tables of lengths and offsets, and the strings."""
     pairs = sorted((key.encode(), value.encode()) for key, value in translations.items())
     columns = list(zip(*pairs, strict=True))
     size = 8 * len(pairs)

@@ -1,4 +1,4 @@
-"""The marks of a sentence that a program put together, in the language of its words."""
+"""Replace the punctuation of texts that a program composed by that of the chosen language."""
 
 from __future__ import annotations
 
@@ -10,28 +10,35 @@ MARKS = (N_(", "), N_("; "), N_(": "), N_(". "), N_(" ("), N_(")"))
 
 
 def punctuated(text: str) -> str:
-    """Return a text that a program put together, with the language's own marks beside its own letters."""
-    own = {mark: _(mark) for mark in MARKS}
-    beside = r"[^\W\d_\0-\u024f\u2070-\u209f]|[）”]"  # letters of another script than the Latin one
+    """Return a text with the chosen language's punctuation next to its own characters, such as 。 for "." .
+
+    Punctuation between Latin words, in code or in quotations stays; in English nothing changes.
+    """
+    translated_marks = {mark: _(mark) for mark in MARKS}
+    beside = r"[^\W\d_\0-\u024f\u2070-\u209f]|[）”]"  # letters that are not Latin, and closing marks
     if chosen() == "en":
         return text
-    said = rf"[^()]*(?:{beside})[^()]*"
-    bracket = rf" \(({said})\)|(?<={beside}) \(([^(),]+)\)"  # a tuple after a word is no remark
-    text = re.sub(bracket, lambda found: own[" ("] + (found[1] or found[2]) + own[")"], text)
+    remark = rf"[^()]*(?:{beside})[^()]*"
+    bracket = rf" \(({remark})\)|(?<={beside}) \(([^(),]+)\)"  # but not a tuple after a word
+    text = re.sub(
+        bracket, lambda match: translated_marks[" ("] + (match[1] or match[2]) + translated_marks[")"], text
+    )
     marks = rf"(?<={beside})[,;:.] |(?<!\d)\. (?={beside})|[,;:] (?={beside})"
-    text = re.sub(marks, lambda found: own[found[0]], text)
+    text = re.sub(marks, lambda match: translated_marks[match[0]], text)
     text = re.sub(
         "[,;:] (?! )",
-        lambda found: own[found[0]] if _in_a_sentence(found, beside) else found[0],
+        lambda match: translated_marks[match[0]] if _in_a_sentence(match, beside) else match[0],
         text,
     )
-    full = "".join(mark for mark in own.values() if " " not in mark)  # there are no spaces at all
+    full = "".join(
+        mark for mark in translated_marks.values() if " " not in mark
+    )  # marks without a space: the language writes no spaces
     spaces = rf"(?<=[{full}]|{beside}) (?={beside})|(?<=[，。；：！？（“]) (?=[^ ])"
     return re.sub(spaces, "", text) if full else text
 
 
 def _in_a_sentence(mark: re.Match[str], letter: str) -> bool:
-    """Tell whether a mark's part of a sentence has such a letter, and the mark is in no code or quotation."""
+    """Return whether the clause around a mark has such a letter, and is not in code or quotation marks."""
     before = re.split(r"[\n<>，。；：！？（“]", mark.string[: mark.start()])[-1]
     after = re.split(r"[\n<>，。；：！？（“#]", mark.string[mark.end() :])[0]
     whole = all(before.count(left) == before.count(right) for left, right in ("()", "[]", "{}"))

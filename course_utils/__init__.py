@@ -1,7 +1,6 @@
-"""Helpers for *GPU Training with PyTorch*: the timer, the plot, the checker, the data.
+"""Helpers for the lessons of *GPU Training with PyTorch*: timing, plots, checks of exercises, data.
 
-What the course teaches stands in the notebooks; here is only what would distract there. Names load
-on first use, so importing this package imports neither torch nor matplotlib.
+Public names are imported on first use, so importing this package imports neither torch nor matplotlib.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if course_language.chosen() != "en":
     messages.translate = course_language._
 __version__ = "0.1.0"
 
-_HOME = {
+_MODULE_BY_NAME = {
     "bar": "tqdm_bar",
     "card": "evidence",
     "catch_up": "catchup",
@@ -36,22 +35,23 @@ _HOME = {
     "todo": "exercises",
 }
 
-__all__ = ["__version__", *sorted(_HOME)]
+__all__ = ["__version__", *sorted(_MODULE_BY_NAME)]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    """Import a public name from its module on first use (PEP 562)."""
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(
             _("course_utils has no {name!r}; it offers {home}").format(
-                name=name, home=", ".join(sorted(_HOME))
+                name=name, home=", ".join(sorted(_MODULE_BY_NAME))
             )
         )
-    home = _HOME[name]
-    if name == "todo":  # every lesson imports it: without the setup cell the first check would fail
+    module_name = _MODULE_BY_NAME[name]
+    if name == "todo":  # every lesson imports it, so this is where a missing setup cell is noticed
         importlib.import_module(f"{__name__}.session").remind_of_setup()
-    if not home:
+    if not module_name:
         return importlib.import_module(f"{__name__}.{name}")
-    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{module_name}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,18 +1,18 @@
 """Run a command of the course: python3 -m course_utils COMMAND.
 
-This file keeps to syntax that an old Python 3 can read, so that it can say that it is too old.
+This file uses only syntax that an old Python 3 can parse, so that it can print that Python is too old.
 """
 
 import sys
 
 from course_language import _
 
-OLDEST = (3, 10)
+OLDEST_PYTHON = (3, 10)
 
 
 def main():
-    """Refuse an old Python in one sentence; hand everything else to course_utils.cli."""
-    if sys.version_info < OLDEST:
+    """Run the command line; return its exit status, or 1 with a message if this Python is too old."""
+    if sys.version_info < OLDEST_PYTHON:
         found = "{}.{}".format(*sys.version_info[:2])
         sys.stderr.write(
             _("This course needs Python 3.10 or newer, and this is Python ")

@@ -1,4 +1,4 @@
-"""For a late arrival, or after a session that died: what the cells above a section would have made."""
+"""Catch up on a lesson: run the cells above a section, after a late start or a lost session."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from . import predictions, progress_file, storage
 from .course import CourseFileError, Lesson, fresh_notebook, load_course
 from .exercises import Exercise, LessonExercises
 from .exercises import lesson as exercises_of
-from .stubs import exercise_id, find_stub, replaced, solution
+from .stubs import exercise_id, find_stub, replace_stub, solution
 from .this_machine import ipython_shell
 from .tqdm_bar import bar
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-SHOWN = 12  # names that are listed, at most
+SHOWN = 12  # how many variable names are listed at most
 
 
 class CatchUpError(Exception):
-    """Why catching up is not possible, or went no further: one sentence."""
+    """Catching up is not possible, or failed in a cell; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class _Section:
-    """A section of a lesson: its number, its heading, and the cell that the heading stands in."""
+    """A section of a lesson: its number (0: before the first heading), its heading, its cell's index."""
 
     number: int
     heading: str
@@ -53,18 +53,18 @@ class _Section:
 
 
 def catch_up(lesson_id: str, section: int | str | None = None) -> None:
-    """Run what stands before a section, so that you can go on there.
+    """Run the lesson's cells above a section in this notebook's namespace, so that you can continue there.
 
-    The cells are the lesson's own, not yours, and show nothing. An exercise that you have answered
-    rightly in this session stays as it is; the others get the course's solution, and do not count as
-    solved. A file that a cell would write stays as it is where it is there already.
+    The cells are those of the course, not the ones you edited, and their output is hidden. Your answer to an
+    exercise is kept if it is right in this session; the others get the course's solution, and do not count as
+    solved. Files that exist are not overwritten by ``%%writefile``. Problems are printed, not raised.
 
     Parameters
     ----------
     lesson_id
         The lesson's number, such as ``"05"``.
     section
-        The section to go on with: its number, or a word of its heading. By default the one with the
+        The section to continue with: its number, or a word of its heading. By default the one with the
         first exercise that you have not solved yet.
 
     Examples
@@ -72,30 +72,32 @@ def catch_up(lesson_id: str, section: int | str | None = None) -> None:
     >>> catch_up("03", "3 am")
     """
     try:
-        lesson = _lesson(lesson_id)
+        lesson = _find_lesson(lesson_id)
         if (shell := ipython_shell()) is None:
             raise CatchUpError(_("catch_up works in a notebook: run it in a cell of the lesson."))
-        nb, exercises = _fresh(lesson), exercises_of(lesson.id)
-        sections = _sections(nb)
-        goal = _goal(nb, sections, section, exercises)
-        made = _run(nb, sections, goal, exercises, shell)
+        nb, exercises = _read_fresh_notebook(lesson), exercises_of(lesson.id)
+        sections = _find_sections(nb)
+        target = _target_section(nb, sections, section, exercises)
+        names = _run_cells_above(nb, sections, target, exercises, shell)
     except CatchUpError as problem:
         print(problem)
         return
-    print(_("Ready: {made}.").format(made=_listed(made)))
-    print(_("Go on with {goal} of lesson {id}.").format(goal=goal, id=lesson.id))
+    print(_("Ready: {made}.").format(made=_name_list(names)))
+    print(_("Go on with {goal} of lesson {id}.").format(goal=target, id=lesson.id))
     if "keep(" in "".join(cell.source for cell in nb.cells):
-        print(_checkpoint(storage.kept(lesson.id)))
+        print(_describe_newest_checkpoint(storage.checkpoint_dir(lesson.id)))
 
 
-def _lesson(lesson_id: str) -> Lesson:
+def _find_lesson(lesson_id: str) -> Lesson:
+    """Return a lesson that has a notebook; `CatchUpError` if there is none of this id."""
     try:
         return load_course().chosen([lesson_id])[0]
     except LookupError as error:
         raise CatchUpError(str(error)) from None
 
 
-def _fresh(lesson: Lesson) -> NotebookNode:
+def _read_fresh_notebook(lesson: Lesson) -> NotebookNode:
+    """Return a lesson's notebook as the course ships it; `CatchUpError` if that is not possible."""
     if importlib.util.find_spec("nbformat") is None:
         raise CatchUpError(_("catch_up needs the package nbformat: install it with  %pip install nbformat"))
     import nbformat
@@ -106,28 +108,33 @@ def _fresh(lesson: Lesson) -> NotebookNode:
         raise CatchUpError(_("Catching up is not possible: {error}.").format(error=error)) from None
 
 
-def _sections(nb: NotebookNode) -> list[_Section]:
-    found = [_Section(0, "", 0)]
+def _find_sections(nb: NotebookNode) -> list[_Section]:
+    """Return a notebook's sections in order: the cells above the first heading, then each ``##`` heading."""
+    sections = [_Section(0, "", 0)]
     for i, cell in enumerate(nb.cells):
         if cell.cell_type == "markdown":
             prose = _FENCED.sub("", cell.source)
             for heading in re.findall(r"^## +(.*?)[ #]*$", prose, re.MULTILINE):
-                found.append(_Section(len(found), heading, i))
-    return found
+                sections.append(_Section(len(sections), heading, i))
+    return sections
 
 
-def _goal(
+def _target_section(
     nb: NotebookNode, sections: list[_Section], wanted: int | str | None, exercises: LessonExercises
 ) -> _Section:
+    """Return the section of this number, or word of its heading, or with None that of `_first_unsolved`.
+
+    `CatchUpError`, with a list, if none or several fit.
+    """
     if wanted is None:
         return _first_unsolved(nb, sections, exercises)
     text = str(wanted).strip().lower()
-    found = [s for s in sections[1:] if text == str(s.number)]
-    found = found or [s for s in sections[1:] if text and text in s.heading.lower()]
-    if len(found) == 1:
-        return found[0]
-    listed = "\n".join(f"{s.number:4} {s.heading}" for s in found or sections[1:])
-    why = _("several sections fit") if found else _("no section fits")
+    matching = [s for s in sections[1:] if text == str(s.number)]
+    matching = matching or [s for s in sections[1:] if text and text in s.heading.lower()]
+    if len(matching) == 1:
+        return matching[0]
+    listed = "\n".join(f"{s.number:4} {s.heading}" for s in matching or sections[1:])
+    why = _("several sections fit") if matching else _("no section fits")
     raise CatchUpError(
         _("{wanted!r}: {why}. Choose a number, or a word of one heading only:\n{listed}").format(
             wanted=wanted, why=why, listed=listed
@@ -136,68 +143,70 @@ def _goal(
 
 
 def _first_unsolved(nb: NotebookNode, sections: list[_Section], exercises: LessonExercises) -> _Section:
-    done = progress_file.solved()
-    open_ids = {exercise.id for exercise in exercises} - done
+    """Return the section of the first exercise that is not solved in the progress file; else the summary."""
+    solved = progress_file.solved()
+    open_ids = {exercise.id for exercise in exercises} - solved
     for i, cell in enumerate(nb.cells):
         if exercise_id(cell) in open_ids:
             return [s for s in sections if s.cell <= i][-1]
     return next((s for s in sections if s.heading == _("Summary")), sections[-1])
 
 
-def _run(
+def _run_cells_above(
     nb: NotebookNode,
     sections: list[_Section],
-    goal: _Section,
+    target: _Section,
     exercises: LessonExercises,
     shell: Any,
 ) -> list[str]:
-    """Run the code cells above a section; return the names that they made for the cells below."""
-    cells = [(i, c) for i, c in enumerate(nb.cells[: goal.cell]) if c.cell_type == "code"]
+    """Run the code cells above a section; return the new variables that the cells below use."""
+    cells = [(i, c) for i, c in enumerate(nb.cells[: target.cell]) if c.cell_type == "code"]
     before = dict(shell.user_ns)
-    with _without_trace():
+    with _isolated_progress():
         for i, cell in bar(
             cells, desc=_("catching up on lesson {lesson_id}").format(lesson_id=exercises.lesson_id)
         ):
-            source = _own_answer(cell, exercises, shell)
-            if _writes_what_is_there(source):
+            source = _source_to_run(cell, exercises, shell)
+            if _writes_existing_file(source):
                 continue
             if (problem := _run_quietly(source, shell)) is not None:
-                place = [s for s in sections if s.cell <= i][-1]
+                section = [s for s in sections if s.cell <= i][-1]
                 message = next(iter(str(problem).splitlines()), "")
                 raise CatchUpError(
                     _(
                         "Catching up ended in {place}, with {type}: {message} "
                         "What the cells above it make is there; run the rest by hand."
-                    ).format(place=place, type=type(problem).__name__, message=message)
+                    ).format(place=section, type=type(problem).__name__, message=message)
                 )
-    below = [cell.source for cell in nb.cells[goal.cell :] if cell.cell_type == "code"]
+    below = [cell.source for cell in nb.cells[target.cell :] if cell.cell_type == "code"]
     wanted = set(re.findall(r"\w+", "\n".join(below))) - {"_", "clone", "ex"}  # the setup cell's
     return [
         name
         for name, value in shell.user_ns.items()
-        if name in wanted and before.get(name) is not value and _is_made(value, shell)
+        if name in wanted and before.get(name) is not value and _is_defined_in_notebook(value, shell)
     ]
 
 
-def _own_answer(cell: NotebookNode, exercises: LessonExercises, shell: Any) -> str:
-    """Return a cell's source; an exercise has the solution, or the learner's answer if that is right."""
-    known: dict[str, Exercise] = {exercise.id: exercise for exercise in exercises}
-    exercise = known.get(exercise_id(cell) or "")
+def _source_to_run(cell: NotebookNode, exercises: LessonExercises, shell: Any) -> str:
+    """Return a cell's source, with an exercise's stub replaced by the solution, or removed if solved."""
+    exercises_by_id: dict[str, Exercise] = {exercise.id: exercise for exercise in exercises}
+    exercise = exercises_by_id.get(exercise_id(cell) or "")
     if exercise is None:
         return cell.source
     stub = find_stub(cell, exercise)
-    theirs = shell.user_ns.get(stub.name)
-    solved = theirs is not None and exercise.result(theirs).outcome == "right"
-    return replaced(cell.source, stub, "" if solved else solution(exercise, stub))
+    answer = shell.user_ns.get(stub.name)
+    solved = answer is not None and exercise.result(answer).outcome == "right"
+    return replace_stub(cell.source, stub, "" if solved else solution(exercise, stub))
 
 
-def _writes_what_is_there(source: str) -> bool:
+def _writes_existing_file(source: str) -> bool:
+    """Return whether a cell is a ``%%writefile`` (without ``-a``) of a file that exists."""
     written = re.match(r"%%writefile\s+(?!-a)(\S+)", source)
     return written is not None and Path(written[1]).exists()
 
 
 def _run_quietly(source: str, shell: Any) -> Exception | None:
-    """Run a cell in the notebook's namespace, magics and all, and hide what it shows."""
+    """Run a cell's source (with magics) in the notebook without output; return its exception, or None."""
     from IPython.utils.capture import capture_output
 
     plt = sys.modules.get("matplotlib.pyplot")
@@ -217,10 +226,10 @@ def _run_quietly(source: str, shell: Any) -> Exception | None:
 
 
 @contextmanager
-def _without_trace() -> Iterator[None]:
-    """Note nothing in the progress file meanwhile, and leave the learner's predictions alone."""
+def _isolated_progress() -> Iterator[None]:
+    """During the block, write progress to a temporary file; on exit, restore the learner's predictions."""
     chosen = os.environ.get("COURSE_PROGRESS")
-    theirs = dict(predictions.all_predictions)
+    kept = dict(predictions.all_predictions)
     predictions.all_predictions.clear()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.environ["COURSE_PROGRESS"] = str(Path(folder) / "progress.jsonl")
@@ -232,23 +241,25 @@ def _without_trace() -> Iterator[None]:
                 os.environ["COURSE_PROGRESS"] = chosen
             for prediction in predictions.all_predictions.values():
                 prediction.revealed = False
-            predictions.all_predictions.update(theirs)
+            predictions.all_predictions.update(kept)
 
 
-def _is_made(value: object, shell: Any) -> bool:
-    """Whether a value was made by a cell: neither a module nor something imported."""
+def _is_defined_in_notebook(value: object, shell: Any) -> bool:
+    """Return whether a value is defined in the notebook: no module, and no imported function or class."""
     if isinstance(value, ModuleType):
         return False
-    here = shell.user_ns["__name__"]
-    return not callable(value) or getattr(value, "__module__", here) == here
+    notebook_module = shell.user_ns["__name__"]
+    return not callable(value) or getattr(value, "__module__", notebook_module) == notebook_module
 
 
-def _listed(names: list[str]) -> str:
+def _name_list(names: list[str]) -> str:
+    """Return the first names, comma-separated, and how many more there are."""
     more = _(" and {more} more").format(more=len(names) - SHOWN) if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more if names else _("the imports")
 
 
-def _checkpoint(folder: Path) -> str:
+def _describe_newest_checkpoint(folder: Path) -> str:
+    """Return a sentence on the newest ``.pt`` file in a folder, and how old it is."""
     files = [path for path in folder.rglob("*.pt") if path.is_file()]
     if not files:
         return _("No checkpoint is in {folder} yet.").format(folder=folder)

@@ -1,6 +1,6 @@
-"""Where the lessons' content is: the package ``course_lessons``, found by its name.
+"""Paths of the lessons' content: the package ``course_lessons``, located by its name, and the handbook.
 
-Helpers and content are apart: content imports helpers, and helpers read content's files.
+The helpers do not import the content: ``course_lessons`` imports ``course_utils``, which reads its files.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 
 @cache
 def folder() -> Path:
-    """Return the folder of the lessons' content.
+    """Return the folder of the package ``course_lessons``.
 
     Raises
     ------
     ModuleNotFoundError
-        Where the package is not installed beside this one.
+        If the package is not installed.
     """
     spec = importlib.util.find_spec("course_lessons")
     if spec is None or spec.origin is None:
@@ -26,12 +26,12 @@ def folder() -> Path:
 
 
 def recorded(name: str) -> Path:
-    """Return the place of a recorded file."""
+    """Return the path of a file, or with "" the folder, of recorded results (``course_lessons/recorded``)."""
     return folder() / "recorded" / name
 
 
 def handbook() -> Path:
-    """Return the handbook's folder: in a clone the one beside this package, else the installed one."""
+    """Return the handbook's folder: beside this package in a clone, else inside the installed package."""
     package = Path(__file__).parent
     clone = package.parent / "handbook"
     return clone if clone.is_dir() else package / "handbook"

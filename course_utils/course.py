@@ -1,4 +1,4 @@
-"""The table of contents: ``notebooks/course.yml``, read."""
+"""Read the table of contents, ``notebooks/course.yml``."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class CourseFileError(ValueError):
 
 @dataclass(frozen=True)
 class Lesson:
-    """One lesson, as the table of contents describes it.
+    """One lesson of the table of contents, with its texts in the chosen language.
 
-    A learner needs ``minutes``, and ``further`` for what stands beside the main line; ``planned`` lessons
-    have no notebook yet. ``short_path`` has the sections for a learner in a hurry: a heading, minutes, what
-    ``catch_up`` gets before it.
+    ``file`` is the notebook's name. ``minutes`` is the time for the main part, and ``further`` that for the
+    optional sections (*Further*). ``planned`` lessons have no notebook yet. ``short_path`` lists the sections
+    for a learner in a hurry, each a dict: the heading, minutes, and the argument of ``catch_up`` before it.
     """
 
     id: str
@@ -43,27 +43,30 @@ class Lesson:
 
     @property
     def time(self) -> str:
-        """The minutes of the main line, and those of *Further*: ``"75 + 30"``."""
+        """The minutes of the main part, and of *Further* if there are any, as text: ``"75 + 30"``."""
         return f"{self.minutes} + {self.further}" if self.further else str(self.minutes)
 
 
 @dataclass(frozen=True)
 class Course:
-    """The whole table of contents, and where it was read from."""
+    """The table of contents; ``path`` is the file that it was read from."""
 
-    repository: str | None  # owner/name on GitHub; None until it is known
+    repository: str | None  # owner/name on GitHub; None if the course has no repository yet
     branch: str
     lessons: tuple[Lesson, ...]
     path: Path = field(compare=False)
 
     def page(self, path: str) -> str:
-        """Return where a notebook finds a page: on GitHub, or beside itself while the course has no name."""
+        """Return the link from a notebook to a page, a path relative to the repository's root.
+
+        It is a URL on GitHub, or a relative path if the course has no repository.
+        """
         home = f"https://github.com/{self.repository}/blob/{self.branch}/"
         beside = "../../" if Path("../course.yml").is_file() else "../"  # notebooks/zh/
         return (home if self.repository else beside) + path
 
     def lesson(self, lesson_id: str) -> Lesson:
-        """Return the lesson named ``"01"``; KeyError, with the known ids, where there is none."""
+        """Return the lesson of an id such as ``"01"``; KeyError, with the known ids, if there is none."""
         for lesson in self.lessons:
             if lesson.id == lesson_id:
                 return lesson
@@ -75,7 +78,7 @@ class Course:
         )
 
     def chosen(self, numbers: Iterable[str]) -> list[Lesson]:
-        """Return the lessons of these numbers; LookupError, a sentence, for one that has no notebook."""
+        """Return the lessons of these ids in order; LookupError, with a message, if one has no notebook."""
         known = {lesson.id: lesson for lesson in self.ready}
         for number in (numbers := list(numbers)):
             if number not in known:
@@ -93,18 +96,18 @@ class Course:
 
 
 def course_file() -> Path:
-    """Return the table of contents: in a clone the one beside the notebooks, else the installed one."""
+    """Return the path of course.yml: beside the notebooks in a clone, else in the installed package."""
     clone = _PACKAGE.parent / "notebooks" / "course.yml"
     return clone if clone.is_file() else _PACKAGE / "course.yml"
 
 
 def load_course(path: Path | str | None = None) -> Course:
-    """Read a table of contents, by default the course's own.
+    """Read a table of contents, by default the file of `course_file`.
 
     Raises
     ------
     CourseFileError
-        Where the file is missing, is not YAML, or lacks a field.
+        If the file is missing, is not valid YAML, or has a missing, unknown or malformed field.
     """
     import yaml
 
@@ -112,7 +115,7 @@ def load_course(path: Path | str | None = None) -> Course:
     if not path.exists():
         raise CourseFileError(_("the table of contents {path} is missing").format(path=path))
     try:
-        text = files.read_text(path, most=100_000)  # ours has a tenth
+        text = files.read_text(path, max_bytes=100_000)  # the course's own has a tenth of that
         if "*" in text and any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(text)):
             raise ValueError(_("an alias (*name) stands in it, and a few of those can fill a memory"))
         raw = yaml.safe_load(text)
@@ -122,7 +125,7 @@ def load_course(path: Path | str | None = None) -> Course:
         ) from error
     if not isinstance(raw, dict) or not isinstance(raw.get("lessons"), list):
         raise CourseFileError(_("{path} needs a list of `lessons`").format(path=path))
-    lessons = tuple(_lesson(path, entry) for entry in raw["lessons"])
+    lessons = tuple(_parse_lesson(path, entry) for entry in raw["lessons"])
     ids = [lesson.id for lesson in lessons]
     if len(set(ids)) < len(ids):
         raise CourseFileError(_("{path} names a lesson twice: {ids}").format(path=path, ids=", ".join(ids)))
@@ -135,23 +138,23 @@ def load_course(path: Path | str | None = None) -> Course:
 
 
 def fresh_notebook(lesson: Lesson) -> str:
-    """Return the text of a lesson as the course ships it, never of a file that a learner edited.
+    """Return the text of a lesson's notebook as the course ships it, without the learner's edits.
 
-    An installed package and a bundle carry the notebooks; a clone has them in its last commit.
+    In an installed package or a bundle it is a file; in a clone it is read from the last commit.
 
     Raises
     ------
     CourseFileError
-        Where neither is there; the message says what to do.
+        If neither is available; the message says what to do.
     """
     carried = _PACKAGE / notebooks() / lesson.file
     if carried.is_file():
         return carried.read_text(encoding="utf-8")
-    # In UTF-8 whatever the system's own encoding is; quiet about what git itself says.
+    # Decoded as UTF-8, whatever the system's encoding is; git's own messages are not shown.
     show = ["git", "show", f"HEAD:./{notebooks()}/{lesson.file}"]
     try:
-        done = subprocess.run(show, cwd=_PACKAGE.parent, capture_output=True, check=True)
-        return done.stdout.decode("utf-8")
+        completed = subprocess.run(show, cwd=_PACKAGE.parent, capture_output=True, check=True)
+        return completed.stdout.decode("utf-8")
     except (OSError, subprocess.CalledProcessError, UnicodeDecodeError):
         raise CourseFileError(
             _(
@@ -161,18 +164,19 @@ def fresh_notebook(lesson: Lesson) -> str:
         ) from None
 
 
-def _lesson(path: Path, entry: Any) -> Lesson:
-    needed = ("id", "file", "title", "minutes", "question")
+def _parse_lesson(path: Path, entry: Any) -> Lesson:
+    """Return the lesson of an entry of course.yml; `CourseFileError` if a field is missing or malformed."""
+    required = ("id", "file", "title", "minutes", "question")
     fields = entry if isinstance(entry, dict) else {}
-    if not all(isinstance(fields.get(key), (str, int)) for key in needed):
-        found = reprlib.repr(entry)
+    if not all(isinstance(fields.get(key), (str, int)) for key in required):
+        shown = reprlib.repr(entry)
         raise CourseFileError(
             _("{path}: a lesson needs {needed}; found {found}").format(
-                path=path, needed=", ".join(needed), found=found
+                path=path, needed=", ".join(required), found=shown
             )
         )
-    known = set(Lesson.__dataclass_fields__)
-    if extra := set(entry) - known:
+    known_fields = set(Lesson.__dataclass_fields__)
+    if extra := set(entry) - known_fields:
         raise CourseFileError(
             _("{path}: lesson {id} has unknown fields {extra}").format(
                 path=path, id=entry["id"], extra=sorted(extra)

@@ -1,4 +1,4 @@
-"""Data sets: the digits, which ship with the course, and CIFAR-10, which needs a network."""
+"""Data sets: MNIST digits, which ship with the course, and CIFAR-10, which is downloaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPLIT_SEED = 20240229
 
 
 class Split(NamedTuple):
-    """A data set split in two: images ``x`` (n, 28, 28) uint8 and labels ``y`` (n,) int64."""
+    """A data set in two parts, each with images ``x`` (n, …) uint8 and labels ``y`` (n,) int64."""
 
     train_x: torch.Tensor
     train_y: torch.Tensor
@@ -30,7 +30,7 @@ class Split(NamedTuple):
 
 
 class DataError(RuntimeError):
-    """A data set cannot be had; the message says why and what to do."""
+    """A data set cannot be loaded; the message says why and what to do."""
 
 
 def load_digits(test: int = 2000) -> Split:
@@ -42,8 +42,8 @@ def load_digits(test: int = 2000) -> Split:
     Parameters
     ----------
     test
-        How many of the 10,000 go into the test split. The permutation is fixed, so the same number
-        always gives the same split.
+        The number of images in the test split. The permutation is fixed, so the same number always gives
+        the same split.
 
     Returns
     -------
@@ -53,9 +53,9 @@ def load_digits(test: int = 2000) -> Split:
     Raises
     ------
     DataError
-        Where the file is missing or damaged.
+        If the file is missing or damaged.
     ValueError
-        Where ``test`` is not between 1 and 9,999.
+        If ``test`` is not between 1 and 9,999.
     """
     try:
         with np.load(DIGITS) as file:
@@ -78,12 +78,12 @@ def load_digits(test: int = 2000) -> Split:
 def load_cifar10(folder: str | Path = "~/.cache/pytorch-gpu-course") -> Split:
     """Load CIFAR-10 through torchvision, downloading 163 MiB the first time.
 
-    Torchvision checks the archive and shows the progress; a damaged download is fetched again.
+    Torchvision verifies the archive and shows a progress bar; a damaged file is downloaded again.
 
     Parameters
     ----------
     folder
-        Where to keep the files.
+        The folder of the downloaded files.
 
     Returns
     -------
@@ -93,7 +93,7 @@ def load_cifar10(folder: str | Path = "~/.cache/pytorch-gpu-course") -> Split:
     Raises
     ------
     DataError
-        Where torchvision or a network is missing.
+        If torchvision is not installed, or the download fails.
     """
     try:
         from torchvision.datasets import CIFAR10
@@ -123,18 +123,22 @@ def load_cifar10(folder: str | Path = "~/.cache/pytorch-gpu-course") -> Split:
 
 
 class OneByOne(Dataset):
-    """Images that are cropped, mirrored and normalised one at a time, as most tutorials do it."""
+    """A map-style data set that crops, flips and normalises one image at a time, as most tutorials do.
+
+    ``images`` is (n, 3, h, w) uint8. ``pad`` is the padding, in pixels, before the random crop, ``flip`` the
+    probability of a horizontal flip, and ``mean`` and ``std`` are for values from 0 to 1.
+    """
 
     def __init__(self, images, labels, pad, flip, mean, std):
         self.images, self.labels = images, labels
         self.pad, self.flip, self.mean, self.std = pad, flip, mean, std
 
     def __len__(self):
-        """Return how many there are."""
+        """Return the number of images."""
         return len(self.images)
 
     def __getitem__(self, index):
-        """Return one image (3, h, w) of floats, and its label."""
+        """Return one augmented image, (3, h, w) float32, and its label."""
         image = F.pad(self.images[index], (self.pad,) * 4)
         top, left = torch.randint(2 * self.pad + 1, (2,)).tolist()
         height, width = self.images.shape[2:]

@@ -1,4 +1,4 @@
-"""Choose a device, and say what it can really do."""
+"""Choose a device that works, and describe its capabilities."""
 
 from __future__ import annotations
 
@@ -25,21 +25,22 @@ SWITCH_ON = {
     "kaggle": _("For a GPU: {kaggle}, then run all cells again.").format(kaggle=CLICKS["kaggle"]),
     "local": _("For a free GPU open the lesson in Colab: the badge is at the top."),
 }
-"""What to click where there is no GPU."""
+"""How to get a GPU on each platform, for the learner."""
 NO_BADGE = _('For a free GPU see "Where should you run the course?" in lesson 00.')
-"""The same on a machine of one's own, while the course has no name on GitHub and its lessons no badges."""
+"""The same for a local machine if the course has no repository, so that its lessons have no badges."""
 
 
 class DeviceError(RuntimeError):
-    """The device that was asked for cannot be used; the message says why and what to do."""
+    """The requested device cannot be used, or PyTorch is too old; the message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Abilities:
-    """What a device can do.
+    """The capabilities of a device.
 
-    ``memory`` is in bytes (None where the device shares the host's), ``bf16`` and ``tf32`` are True
-    only where hardware is known to have units for them: emulation does not count, and MPS tells nothing.
+    ``memory`` is in bytes (None if the device shares the host's). ``bf16`` and ``tf32`` are whether the
+    hardware is known to support them natively: False if emulated, and for MPS, which does not tell.
+    ``capability`` is the CUDA compute capability, such as ``"8.6"``, or "".
     """
 
     device: torch.device
@@ -51,57 +52,57 @@ class Abilities:
 
 
 def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.device:
-    """Return the best device that really works, and show a card that says what it is good for.
+    """Return the best device that works, and show a card with its capabilities.
 
-    Each candidate computes before it is trusted, a matrix product on a GPU, a training step on the
-    simulated device: a driver can be present and every kernel still fail.
+    Each candidate is tested, by a matrix product, and on the simulated device by training too,
+    because every kernel can fail although the driver is present.
 
     Parameters
     ----------
     prefer
-        A device such as ``"cuda:1"`` or ``"cpu"``. Without it the environment variable
-        ``COURSE_DEVICE`` is asked, then CUDA or ROCm, XPU, MPS, the simulated device and the CPU are
-        tried in turn.
+        A device such as ``"cuda:1"`` or ``"cpu"``. By default the environment variable
+        ``COURSE_DEVICE``, if set; else the first that works of CUDA or ROCm, XPU, MPS, the simulated
+        device and the CPU.
     quiet
         Do not show the card.
 
     Raises
     ------
     DeviceError
-        Where a device was asked for by name and does not work, or PyTorch is too old.
+        If a device was requested by name and does not work, or PyTorch is too old.
     """
-    if old := old_torch(torch.__version__):
-        raise DeviceError(old)
-    asked = prefer or os.environ.get("COURSE_DEVICE") or ""
+    if problem_with_torch := old_torch(torch.__version__):
+        raise DeviceError(problem_with_torch)
+    requested = prefer or os.environ.get("COURSE_DEVICE") or ""
     notes: list[str] = []
-    if asked:
-        device = _named(asked, by="get_device" if prefer else "COURSE_DEVICE")
+    if requested:
+        device = _requested_device(requested, requested_by="get_device" if prefer else "COURSE_DEVICE")
     else:
         for kind in ORDER:
             if kind == "sim" and (missing := simgpu.unavailable_reason()):
                 notes.append(missing)
                 continue
-            if not _present(kind):
+            if not _is_available(kind):
                 continue
             try:
                 device = simgpu.first() if kind == "sim" else torch.device(kind)
             except RuntimeError as error:
                 notes.append(str(error))
                 continue
-            if (problem := fault(device)) is None:
+            if (problem := problem_with(device)) is None:
                 break
             notes.append(
                 _("{kind} is there, but does not work: {problem}").format(kind=_(kind), problem=problem)
             )
-    if late := simgpu.disable_for(device):
-        notes.append(late)
+    if warning := simgpu.disable_for(device):
+        notes.append(warning)
     if not quiet:
         show(device_card(device, notes))
     return device
 
 
 def synchronize(device: torch.device | str | None = None) -> None:
-    """Wait until the accelerator has done all it was given; do nothing on a CPU.
+    """Block until all work queued on the accelerator is complete; do nothing for a CPU.
 
     Parameters
     ----------
@@ -114,11 +115,11 @@ def synchronize(device: torch.device | str | None = None) -> None:
         torch.accelerator.synchronize(device)
 
 
-def fault(device: torch.device) -> str | None:
-    """Return None where the device computes a right matrix product, else what went wrong.
+def problem_with(device: torch.device) -> str | None:
+    """Return None if a small matrix product on the device is right, else a description of the problem.
 
-    The simulated device must come through a small training step too: a release of PyTorch may ask more
-    of it than it knows.
+    The simulated device must also pass `simgpu.self_test`, a small training: a new release of PyTorch may
+    need operators that it does not implement.
     """
     expected = torch.full((8, 8), 16.0)
     try:
@@ -133,12 +134,12 @@ def fault(device: torch.device) -> str | None:
 
 
 def abilities(device: torch.device | str) -> Abilities:
-    """Describe a device.
+    """Return the capabilities of a device.
 
     Parameters
     ----------
     device
-        A device that works, such as ``torch.device("cuda:0")``.
+        A working device, such as ``torch.device("cuda:0")``.
     """
     device = torch.device(device)
     if device.type == "cuda":
@@ -146,7 +147,9 @@ def abilities(device: torch.device | str) -> Abilities:
         with torch.cuda.device(device):
             bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
             tf32 = torch.cuda.is_tf32_supported()
-        if torch.version.hip:  # PyTorch says yes of all; before CDNA and RDNA 3 none had the units
+        if (
+            torch.version.hip
+        ):  # PyTorch says True for all; GPUs before CDNA and RDNA 3 have no bfloat16 hardware
             bf16 = not p.gcnArchName.startswith(("gfx900", "gfx906", "gfx10"))
             return Abilities(device, p.name, p.total_memory, bf16, tf32)
         return Abilities(device, p.name, p.total_memory, bf16, tf32, f"{p.major}.{p.minor}")
@@ -178,7 +181,7 @@ def abilities(device: torch.device | str) -> Abilities:
 
 
 def device_card(device: torch.device, notes: list[str] | None = None) -> Bundle:
-    """Return the card that `get_device` shows."""
+    """Return the card that `get_device` shows: a device's capabilities, and notes, as text and HTML."""
     can = abilities(device)
     rows = [(_("Device"), f"{device}: {can.name}")]
     if device.type == "cpu":
@@ -209,6 +212,7 @@ def device_card(device: torch.device, notes: list[str] | None = None) -> Bundle:
 
 
 def _advice(can: Abilities) -> str:
+    """Return what a device is good for in the course, in one or two sentences."""
     if can.device.type not in ("cpu", "sim"):
         if can.device.type == "cuda" and not can.bf16:
             return _("for 16-bit training take float16 with a GradScaler: bfloat16 is only emulated.")
@@ -225,8 +229,8 @@ def _advice(can: Abilities) -> str:
 
 
 def no_gpu_notice() -> None:
-    """Where there is no GPU, say what to click for one; `start` does so in the cloud."""
-    if not any(_present(kind) for kind in ("cuda", "xpu", "mps")):
+    """If there is no GPU, print how to get one. Called by `start` on Colab and Kaggle."""
+    if not any(_is_available(kind) for kind in ("cuda", "xpu", "mps")):
         print(
             _("This session has no GPU. Every lesson runs all the same. {better_device}").format(
                 better_device=_better_device()
@@ -235,33 +239,36 @@ def no_gpu_notice() -> None:
 
 
 def _better_device() -> str:
+    """Return the sentence on how to get a GPU on this platform."""
     has_badges = bool(load_course().repository)
     return SWITCH_ON[where()] if where() != "local" or has_badges else NO_BADGE
 
 
-def _present(kind: str) -> bool:
+def _is_available(kind: str) -> bool:
+    """Return whether PyTorch reports a kind of device as available; always True for ``sim`` and ``cpu``."""
     if kind in ("sim", "cpu"):
         return True
     backend = torch.backends.mps if kind == "mps" else getattr(torch, kind)
     return bool(backend.is_available())
 
 
-def _named(text: str, by: str) -> torch.device:
+def _requested_device(text: str, requested_by: str) -> torch.device:
+    """Return the device that a text names; `DeviceError`, naming who requested it, if it does not work."""
     try:
         first = simgpu.first() if text.split(":")[0] == "sim" else None
         device = first if text == "sim" else torch.device(text)
     except RuntimeError as error:
         raise DeviceError(
             _("{by} asks for {text!r}, which PyTorch does not know: {error}").format(
-                by=by, text=text, error=error
+                by=requested_by, text=text, error=error
             )
         ) from None
-    problem = fault(device)
+    problem = problem_with(device)
     if problem:
         raise DeviceError(
             _(
                 "{by} asks for {text!r}, but it does not work here ({problem}). "
                 "Ask for another device, or for none to get the best there is."
-            ).format(by=by, text=text, problem=problem)
+            ).format(by=requested_by, text=text, problem=problem)
         )
     return device

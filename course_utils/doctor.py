@@ -1,7 +1,7 @@
-"""What stands between this machine and a GPU's result: five doors, and one sentence of advice.
+"""Diagnose whether PyTorch can use this machine's GPU: five conditions ("doors") and one sentence of advice.
 
-`examine` gathers facts, and needs no more than the standard library until it tries torch. `judge` and
-`advise` turn facts into doors and advice; they ask no hardware, so recorded machines can be judged.
+`examine` collects the facts and judges them; it imports torch last, so it also works without it. `judge` and
+`advise` are pure functions of the facts, so the facts recorded on another machine can be judged too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .this_machine import CLICKS, old_torch
 
 Facts = Mapping[str, Any]
 
-ENOUGH_MEMORY = 2.0  # GB; below it the lessons' training runs out
+ENOUGH_MEMORY = 2.0  # GB; with less, the lessons' training runs out of memory
 NOTHING = _("nothing behind this door: there is no GPU to ask")
 SHUT_BEFORE = _("not reached: an earlier door is shut")
 
@@ -35,10 +35,10 @@ _SWITCH_ON = {
 
 @dataclass(frozen=True)
 class Door:
-    """One condition for a GPU's result.
+    """One condition for computing on the GPU.
 
-    ``state`` is ``"open"``, ``"shut"`` or ``"unknown"``; ``seen`` is what was found, and ``remedy`` what
-    to do where it is not open (empty where there is nothing to do).
+    ``state`` is ``"open"`` (met), ``"shut"`` (not met) or ``"unknown"``; ``seen`` describes what was found,
+    and ``remedy`` what to do if it is not met ("" if there is nothing to do).
     """
 
     name: str
@@ -49,9 +49,10 @@ class Door:
 
 @dataclass(frozen=True)
 class Report:
-    """What `examine` found: the doors, the machine, one sentence of advice.
+    """The result of `examine`: the doors, a description of the machine, and one sentence of advice.
 
-    ``can_run`` says whether the course runs here at all; a CPU is enough.
+    ``machine`` maps a label, such as ``"memory"``, to a text; ``facts`` is what `gather` returned.
+    ``can_run`` is whether the course runs here at all: whether torch imports; a CPU is enough.
     """
 
     doors: tuple[Door, ...]
@@ -61,10 +62,11 @@ class Report:
     facts: dict[str, Any] = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the whole report, as JSON can hold it."""
+        """Return the report as a dict of JSON-serialisable values."""
         return asdict(self)
 
     def _rows(self) -> list[tuple[str, str, str]]:
+        """Return (name, state, text) for each door, and with state "" for each fact about the machine."""
         doors = [(f"{i}. {door.name}", door.state, door.seen) for i, door in enumerate(self.doors, 1)]
         return doors + [(_(name), "", value) for name, value in self.machine.items()]
 
@@ -87,13 +89,13 @@ class Report:
 
 
 def examine() -> Report:
-    """Try the five doors of this machine, in order, down to a matrix product on the GPU.
+    """Check the five doors of this machine in order; the fourth computes a matrix product on the GPU.
 
     Returns
     -------
     Report
-        Displays as a table in a notebook and prints as text elsewhere. It never raises: what fails is
-        part of the report.
+        Displays as a table in a notebook and prints as text elsewhere. Failures are part of the report,
+        not raised.
     """
     facts = gather()
     doors = judge(facts)
@@ -106,7 +108,11 @@ def examine() -> Report:
 
 
 def judge(facts: Facts) -> tuple[Door, ...]:
-    """Say of each door whether it is open; a pure function of the facts that `gather` returns."""
+    """Return the five doors for the facts that `gather` returns: wheel, driver, architectures, kernel, bf16.
+
+    Asks nothing of the hardware. A door behind one that is shut, or on a machine without a GPU, is
+    ``"unknown"``.
+    """
     wheel = _wheel(facts)
     driver = _driver(facts)
     doors = [wheel, driver]
@@ -126,15 +132,17 @@ def judge(facts: Facts) -> tuple[Door, ...]:
 
 
 def advise(facts: Facts, doors: Sequence[Door]) -> str:
-    """Return one sentence: what to do, or that nothing is to be done."""
-    place, memory = facts["platform"], facts.get("memory_gb")
+    """Return one sentence for the learner: the next thing to do, or that the GPU or CPU is ready to use."""
+    platform, memory = facts["platform"], facts.get("memory_gb")
     if not facts["torch"]["imports"]:
         return doors[0].remedy
-    if old := old_torch(facts["torch"]["version"]):
-        return old
+    if problem_with_torch := old_torch(facts["torch"]["version"]):
+        return problem_with_torch
     if not _has_gpu(facts):
         instead = _("the course simulates one") if facts.get("simulated") else _("the lessons run on the CPU")
-        return _("No GPU here: {instead}; {switch_on}.").format(instead=instead, switch_on=_SWITCH_ON[place])
+        return _("No GPU here: {instead}; {switch_on}.").format(
+            instead=instead, switch_on=_SWITCH_ON[platform]
+        )
     shut = next((door for door in doors if door.state == "shut"), None)
     name = facts.get("device", {}).get("name") or _("the GPU")
     if shut is None:
@@ -150,18 +158,20 @@ def advise(facts: Facts, doors: Sequence[Door]) -> str:
 
 
 def _has_gpu(facts: Facts) -> bool:
+    """Return whether a GPU driver or a device that torch can use was found."""
     return bool(facts.get("driver", {}).get("kind") or facts.get("device"))
 
 
 def _wheel(facts: Facts) -> Door:
+    """Return the door of the PyTorch wheel: it imports, is new enough, and is built for the GPU's maker."""
     torch, kind = facts["torch"], facts["driver"].get("kind")
-    place = facts["platform"]
+    platform = facts["platform"]
     if not torch["imports"]:
         error = torch.get("error")
-        what = (
+        problem = (
             _("torch does not import: {error}").format(error=error) if error else _("torch is not installed")
         )
-        here = {
+        remedy = {
             "local": _(
                 "PyTorch is missing here: call  {setup}  in the course's folder, which sets it up."
             ).format(setup=_SETUP),
@@ -170,21 +180,21 @@ def _wheel(facts: Facts) -> Door:
                 "lesson again."
             ),
             "kaggle": _("PyTorch is missing: choose Run > Factory reset, and open the lesson again."),
-        }[place]
+        }[platform]
         if error:
-            here = here.replace(_("is missing"), _("is damaged")).replace(
+            remedy = remedy.replace(_("is missing"), _("is damaged")).replace(
                 _("which sets it up"), _("after you removed its folder .venv")
             )
-        return Door("wheel", "shut", what, here)
+        return Door("wheel", "shut", problem, remedy)
     build = torch["build"]
     seen = _("torch {version}, {builds}").format(version=torch["version"], builds=_BUILDS[build])
-    if old := old_torch(torch["version"]):
-        return Door("wheel", "shut", seen, old)
+    if problem_with_torch := old_torch(torch["version"]):
+        return Door("wheel", "shut", seen, problem_with_torch)
     if kind is None and build == "cpu":
         remedy = _("leave it as it is while there is no GPU")
         return Door("wheel", "shut", _("{seen}, which has no code for GPUs").format(seen=seen), remedy)
-    fits = {"nvidia": ("cuda",), "amd": ("rocm",), "intel": ("xpu",), "apple": ("mps",)}
-    if kind is None or build in fits[kind]:
+    fitting_builds = {"nvidia": ("cuda",), "amd": ("rocm",), "intel": ("xpu",), "apple": ("mps",)}
+    if kind is None or build in fitting_builds[kind]:
         return Door("wheel", "open", seen)
     remedy = {
         "nvidia": _("install the CUDA build: {setup} --torch cuda").format(setup=_SETUP),
@@ -194,8 +204,8 @@ def _wheel(facts: Facts) -> Door:
         "intel": _("install the XPU build: {setup} --torch xpu").format(setup=_SETUP),
         "apple": _("install the arm64 Python from python.org and call it: {setup}").format(setup=_SETUP),
     }[kind]
-    if place != "local":
-        remedy = _("this runtime has no GPU build; {switch_on}").format(switch_on=_SWITCH_ON[place])
+    if platform != "local":
+        remedy = _("this runtime has no GPU build; {switch_on}").format(switch_on=_SWITCH_ON[platform])
     return Door(
         "wheel",
         "shut",
@@ -205,11 +215,12 @@ def _wheel(facts: Facts) -> Door:
 
 
 def _driver(facts: Facts) -> Door:
+    """Return the door of the GPU driver: it is installed, and torch can use it."""
     driver = facts["driver"]
-    kind, place = driver.get("kind"), facts["platform"]
+    kind, platform = driver.get("kind"), facts["platform"]
     if kind is None:
-        remedy = _SWITCH_ON[place]
-        if place == "local":
+        remedy = _SWITCH_ON[platform]
+        if platform == "local":
             remedy = _("if this machine has a GPU, install its driver; else {remedy}").format(remedy=remedy)
         return Door(_("driver"), "shut", _("no GPU driver was found"), remedy)
     seen = f"{_DRIVERS[kind]} {driver.get('version') or ''}".strip()
@@ -224,7 +235,7 @@ def _driver(facts: Facts) -> Door:
     ).format(setup=_SETUP)
     if "too old" not in problem:
         remedy = _("reinstall the GPU's driver and restart the machine (nvidia-smi must show the GPU)")
-    if place != "local":
+    if platform != "local":
         remedy = _("this runtime's driver does not work: start another one")
     wanted = (
         _(", which torch for CUDA {cuda} does not accept").format(cuda=cuda)
@@ -235,21 +246,22 @@ def _driver(facts: Facts) -> Door:
 
 
 def _architectures(facts: Facts) -> Door:
+    """Return the door of the architecture list: the wheel has code for this GPU's architecture."""
     device = facts["device"]
     if device["type"] == "mps":
         return Door(_("architecture list"), "open", _("Metal compiles for every Apple GPU"))
-    listed, own = device.get("arch_list") or [], device.get("arch")
-    if not listed or not own:
+    listed, gpu_arch = device.get("arch_list") or [], device.get("arch")
+    if not listed or not gpu_arch:
         return Door(_("architecture list"), "unknown", _("this build lists none; the next door tells"))
     seen = _("{name} is {own}; the wheel has {listed}").format(
-        name=device["name"], own=own, listed=" ".join(listed)
+        name=device["name"], own=gpu_arch, listed=" ".join(listed)
     )
-    if runs_on(own, listed):
+    if wheel_supports(gpu_arch, listed):
         return Door(_("architecture list"), "open", seen)
     if device.get("build") == "rocm":
         switch = _("use a GPU of the list, or a build of PyTorch for yours")
         return Door(_("architecture list"), "shut", seen, switch)
-    too_old = _precedes(own, listed)
+    too_old = _is_older_than_all(gpu_arch, listed)
     age = _("old for today's wheels") if too_old else _("new for the wheel here")
     local = (
         _("install an older build, which still has code for this GPU: {setup} --torch cu126").format(
@@ -270,66 +282,75 @@ def _architectures(facts: Facts) -> Door:
     return Door(_("architecture list"), "shut", seen, switch)
 
 
-def _precedes(arch: str, listed: Sequence[str]) -> bool:
-    """Whether an NVIDIA GPU is older than all of a list; a gap within a list is closed by newer builds."""
+def _is_older_than_all(arch: str, listed: Sequence[str]) -> bool:
+    """Return whether an NVIDIA GPU's compute capability is lower than all of a wheel's architectures.
+
+    If so, an older build is needed; else, even in a gap within the list, a newer one.
+    """
     own, *others = (
-        (int(found[1]), int(found[2]))
+        (int(match[1]), int(match[2]))
         for item in (arch, *listed)
-        if (found := re.search(r"_(\d+)(\d)", item))
+        if (match := re.search(r"_(\d+)(\d)", item))
     )
     return own < min(others)
 
 
-def runs_on(arch: str, listed: Sequence[str]) -> bool:
-    """Return whether a wheel with the listed architectures has code for a GPU.
+def wheel_supports(arch: str, arch_list: Sequence[str]) -> bool:
+    """Return whether a PyTorch build for these architectures has code that runs on a GPU.
+
+    A binary (``sm_80``) runs on its compute capability and on later minor versions (8.6). PTX
+    (``compute_80``) is JIT-compiled for any later capability; with the suffix ``f`` (family-specific,
+    ``compute_100f``) only for the same major version. With ``a`` (architecture-specific, ``sm_90a``)
+    the capability must be equal, and so must the name of an AMD architecture.
 
     Parameters
     ----------
     arch
-        The GPU's own, as ``"sm_86"`` or ``"gfx90a"``.
-    listed
-        What ``torch.cuda.get_arch_list()`` returns. Machine code for ``sm_80`` also runs on a later
-        minor version (``sm_86``), and ``compute_80`` is compiled on the spot for anything later.
+        The GPU's architecture, such as ``"sm_86"`` or ``"gfx90a"``.
+    arch_list
+        What ``torch.cuda.get_arch_list()`` returns.
     """
-    own = re.fullmatch(r"sm_(\d+)(\d)", arch)
-    if own is None:
-        return arch in listed
-    capability = (int(own[1]), int(own[2]))
-    for item in listed:
-        found = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", item)
-        if found is None:
+    gpu = re.fullmatch(r"sm_(\d+)(\d)", arch)
+    if gpu is None:
+        return arch in arch_list
+    capability = (int(gpu[1]), int(gpu[2]))
+    for item in arch_list:
+        match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", item)
+        if match is None:
             continue
-        other = (int(found[2]), int(found[3]))
-        if found[4] == "a":
-            fits = capability == other
-        elif found[1] == "sm":
-            fits = capability[0] == other[0] and capability[1] >= other[1]
+        target, suffix = (int(match[2]), int(match[3])), match[4]
+        if suffix == "a":
+            fits = capability == target
+        elif match[1] == "sm" or suffix == "f":
+            fits = capability[0] == target[0] and capability[1] >= target[1]
         else:
-            fits = capability >= other
+            fits = capability >= target
         if fits:
             return True
     return False
 
 
 def _kernel(facts: Facts) -> Door:
+    """Return the door of a real kernel: a matrix product on the GPU gave the CPU's result."""
     kernel = facts.get("kernel") or {}
     if kernel.get("ran"):
         return Door(_("a real kernel"), "open", _("a matrix product on the GPU agrees with the CPU's"))
-    what = kernel.get("error") or _("it was not tried")
+    problem = kernel.get("error") or _("it was not tried")
     remedy = _("choose another GPU or another build of PyTorch: this pair cannot compute")
-    if "out of memory" in what:
+    if "out of memory" in problem:
         remedy = _("close the other programs that use the GPU: its memory is full")
     elif facts["platform"] != "local":
         remedy = _("choose another GPU in this platform's menu: the wheel and this one cannot compute")
     return Door(
         _("a real kernel"),
         "shut",
-        _("a matrix product on the GPU failed: {what}").format(what=what),
+        _("a matrix product on the GPU failed: {what}").format(what=problem),
         remedy,
     )
 
 
 def _bf16(facts: Facts) -> Door:
+    """Return the door of bfloat16: the GPU has hardware for it, rather than emulation."""
     device, native = facts["device"], facts.get("bf16")
     if native is None:
         return Door(_("native bf16"), "unknown", _("PyTorch does not say it of this GPU"))
@@ -364,18 +385,21 @@ _DRIVERS = {
 
 
 def _gpu_names(facts: Facts) -> str:
+    """Return the GPUs' names, comma-separated; the driver's name if they are not known."""
     return ", ".join(facts["driver"].get("gpus") or []) or _DRIVERS[facts["driver"]["kind"]]
 
 
 def _badge(state: str) -> str:
-    # White on these is readable on any page, and the word says what the colour says.
+    """Return the HTML of a coloured label with a door's state."""
+    # White text on these colours is readable on light and dark pages; the word carries the meaning too.
     states = (N_("open"), N_("shut"), N_("unknown"))
     colour = dict(zip(states, ("#0b6bcb", "#b45309", "#6b7280"), strict=True))[state]
     return f'<span style="background:{colour};color:white;border-radius:4px;padding:0 .5em">{_(state)}</span>'
 
 
 def _machine(facts: Facts) -> dict[str, str]:
-    versions = [f"{name} {found}" for name, found in facts["versions"].items() if found]
+    """Return the description of the machine for a report: label to text."""
+    versions = [f"{name} {version}" for name, version in facts["versions"].items() if version]
     return {
         N_("where"): f"{_PLATFORMS[facts['platform']]}: {facts['system']}",
         N_("processor"): _("{cpu}, usable cores: {cores}").format(cpu=facts["cpu"], cores=facts["cores"]),
@@ -386,4 +410,5 @@ def _machine(facts: Facts) -> dict[str, str]:
 
 
 def _gigabytes(size: float | None) -> str:
+    """Format a size given in GB; "unknown" for None."""
     return _("unknown") if size is None else f"{size:.1f} GB"

@@ -1,4 +1,4 @@
-"""Words of error messages and of questions, in the one form in which explain() compares them."""
+"""Normalize and tokenize error messages and questions, so that explain() can compare them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ BOILERPLATE = re.compile(
     r"|During\s+handling\s+of\s+the\s+above\s+exception,\s+another\s+exception\s+occurred:?"
     r"|The\s+above\s+exception\s+was\s+the\s+direct\s+cause\s+of\s+the\s+following\s+exception:?"
 )
-"""What stands under many errors, and says nothing about any of them."""
+"""Matches text that PyTorch and Python add to many errors, and that is specific to none of them."""
 
-_COMMON = """
+_COMMON_WORDS = """
 a after an and are as at attribute be but by can cant code could do does doesnt dont during each error
 errno every few for from get got have help how i if im in into is it its just me my need no not object of
 on only or our out please problem run running so some steps than that the then there these this to too
@@ -29,14 +29,14 @@ torch train training try use used using want was we what when where which while 
 work working you your bug issue question due because epoch iteration pytorch python
 """
 STOP_WORDS = {
-    *_COMMON.split(),
+    *_COMMON_WORDS.split(),
     *(name.lower() for name in dir(builtins) if name.endswith(("Error", "Exception", "Warning"))),
 }
-_JOINING = """
+_FUNCTION_WORDS = """
 a an the is are was my in on of to with when and very so too it at for while during from by this that i
 be has have how why what do does or after until get got s
 """
-FUNCTION_WORDS = frozenset(_JOINING.split())
+FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 _CHINESE = "\u3400-\u9fff"
 _SYNONYMS = tuple(
     (re.compile(words), word)
@@ -58,7 +58,7 @@ _SYNONYMS = tuple(
         (r"scaler\s+type", "scalar type"),
     )
 )
-"""Other words for the same, in a question and in the handbook alike."""
+"""Synonyms: pattern to replacement, applied to questions and to the handbook alike."""
 _CHINESE_SYNONYMS = tuple(
     (re.compile(words), word)
     for words, word in (
@@ -79,12 +79,15 @@ _CHINESE_SYNONYMS = tuple(
         ),
     )
 )
-"""The same for Chinese, and words that say nothing."""
+"""The same for Chinese; stop words are replaced by nothing."""
 
 
 @lru_cache(4096)
 def normalize(text: str) -> str:
-    """Return a message's words that do not vary: no capitals, quotes, addresses, small numbers."""
+    """Return a message's constant words, separated by spaces, with synonyms replaced and plural -s removed.
+
+    It is in lower case, without quotation marks, addresses, ANSI escapes, and numbers of one or two digits.
+    """
     text = re.sub(r"\x1b\[[0-9;]*m|0x[0-9a-f]+|(?<=\bcan)no(?=t\b)|['’]s\b|['’`]", "", text.lower())
     for words, word in _SYNONYMS:
         text = words.sub(word, text)
@@ -93,19 +96,19 @@ def normalize(text: str) -> str:
 
 
 def bigrams(text: str) -> list[str]:
-    """Return each two Chinese characters that stand side by side."""
+    """Return the bigrams of adjacent Chinese characters in a text."""
     return re.findall(f"(?=([{_CHINESE}]{{2}}))", text)
 
 
 def tokens(text: str) -> list[str]:
-    """Return what a text is searched by: its words but for the commonest, and pairs of Chinese characters."""
+    """Return a text's search terms: its normalized words without stop words, and its Chinese bigrams."""
     words = [word for word in normalize(text).split() if not {word, f"{word}s"} & STOP_WORDS]
     return words + (bigrams(compact(text)) if bigrams(text) else [])
 
 
 @lru_cache(4096)
 def compact(text: str) -> str:
-    """Return a text without spaces, marks and words that say nothing, as Chinese is compared."""
+    """Return a text in lower case without spaces and punctuation; if Chinese, synonyms are replaced."""
     text = re.sub(r"[\W_]+", "", text.lower())
     if bigrams(text):
         for words, word in _CHINESE_SYNONYMS:
@@ -114,5 +117,5 @@ def compact(text: str) -> str:
 
 
 def plain_words(text: str) -> list[str]:
-    """Return a question's words but for those that only join others."""
+    """Return a question's normalized words without function words (articles, prepositions, …)."""
     return [word for word in normalize(text).split() if word not in FUNCTION_WORDS]

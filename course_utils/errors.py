@@ -1,4 +1,4 @@
-"""Deliberate errors: caught, checked and shown, so that the notebook goes on."""
+"""Deliberate errors in a lesson: catch, check and show them, so that the notebook continues."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from course_language import _
 
 @dataclass
 class Caught:
-    """The error that a block raised on purpose; ``error`` is None until then."""
+    """The exception that an `expect_error` block raised; ``error`` is None until then."""
 
     error: BaseException | None = None
 
     @property
     def message(self) -> str:
-        """The error's message, as a learner would read it."""
+        """The error's message, ``str(error)``."""
         return str(self.error)
 
 
@@ -29,19 +29,22 @@ class Caught:
 def expect_error(
     kind: type[BaseException] | tuple[type[BaseException], ...], match: str = ""
 ) -> Iterator[Caught]:
-    """Run a block that must fail, and show its error as the learner would see it.
+    """Run a block that must raise an exception; catch and show it. It is also the error that explain() takes.
+
+    Yields a `Caught`, whose ``error`` is set when the block ends; its traceback is removed.
 
     Parameters
     ----------
     kind
-        The type the error must have, or several of which it must have one.
+        The exception type that is expected, or a tuple of types, as in ``except``.
     match
-        A regular expression that the message must contain.
+        A regular expression that is searched for in the message.
 
     Raises
     ------
     AssertionError
-        Where the block does not fail, or fails in another way: then the lesson is out of date.
+        If the block raises nothing, or the message does not match: the lesson is out of date. Exceptions
+        of other types propagate.
 
     Examples
     --------
@@ -59,28 +62,29 @@ def expect_error(
                     match=match, error=error
                 )
             ) from error
-        # Without its traceback the error keeps no frame, and so no tensor, alive.
-        line = _line(error)
+        # A traceback would keep the frames, and so their tensors, alive.
+        line = _failing_line(error)
         caught.error = sys.last_value = error.with_traceback(None)  # the last error, for explain()
     else:
         kinds = kind if isinstance(kind, tuple) else (kind,)
-        names = " or ".join(one.__name__ for one in kinds)
+        names = " or ".join(each.__name__ for each in kinds)
         raise AssertionError(_("this block was meant to fail with {names}, and did not").format(names=names))
     _show(caught.error, line)
 
 
-def _line(error: BaseException) -> str:
-    """The source line in the learner's cell that failed."""
+def _failing_line(error: BaseException) -> str:
+    """Return the source line of the cell that raised the error, or ""."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.name == "<module>" or "ipython" in frame.filename]
-    return (own[-1].line or "") if own else ""
+    cell_frames = [frame for frame in frames if frame.name == "<module>" or "ipython" in frame.filename]
+    return (cell_frames[-1].line or "") if cell_frames else ""
 
 
 def _show(error: BaseException, line: str) -> None:
+    """Show an error with the source line that raised it, as an error in a cell's output."""
     from .show import Bundle, show
 
     name, code = type(error).__name__, f"<code>{html.escape(line)}</code>" if line else ""
-    message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # a terminal's bold and colour
+    message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # ANSI escapes: bold and colour
     show(
         Bundle(
             text=f"{name}: {message}",

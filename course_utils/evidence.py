@@ -1,8 +1,9 @@
-"""Where numbers come from: measured here, recorded on named hardware, modelled, or published.
+"""Compare measurements with known results: recorded on named hardware, modelled, or published.
 
-``recorded/`` holds them in one form, ``recorded/schema.json``: ``machine_*.json`` and ``modelled_*.json``
-are written by ``python -m course_utils record``, ``published.json`` by hand. A file is read whole or
-refused; ``record --check`` says why. ``published_gpus.json`` holds the makers' peak figures.
+They are in ``recorded/``, in the format of ``recorded/schema.json``: ``machine_*.json`` and
+``modelled_*.json`` are written by ``python -m course_utils record``, ``published.json`` by hand. A file with
+an error is refused as a whole; ``record --check`` says why. ``published_gpus.json`` has the makers' peak
+figures.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .timing import Measurement
 FOLDER = content.recorded("")
 SCHEMA = 2
 KIND_BY_PREFIX = {"machine_": "recorded", "modelled_": "modelled", "published.json": "published"}
-"""How the name of a file begins, and the kind of all that is in it."""
+"""The prefix of a file's name, to the kind of all its results."""
 _KEYS = (
     N_("time"),
     N_("throughput"),
@@ -48,12 +49,12 @@ _MORE_KEYS = (
 
 
 class RecordError(ValueError):
-    """A recorded file cannot be used; the message names the file, what is wrong and what to do."""
+    """A file of records cannot be used; the message names the file, the problem and what to do."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU's published peak figures: TFLOP/s, GB/s and GB, and where they are printed."""
+    """A GPU's published peak figures in TFLOP/s, GB/s and GB, and their source."""
 
     name: str
     compute_capability: str
@@ -67,7 +68,7 @@ class Gpu:
 
 @cache
 def published_gpus() -> tuple[Gpu, ...]:
-    """Return the published figures of the GPUs the course speaks of."""
+    """Return the published peak figures of the GPUs that the course mentions."""
     raw = json.loads((FOLDER / "published_gpus.json").read_text(encoding="utf-8"))
     return tuple(Gpu(**gpu) for gpu in raw["gpus"])
 
@@ -75,25 +76,25 @@ def published_gpus() -> tuple[Gpu, ...]:
 def recorded(
     experiment: str, quantity: str = "time", *, folder: Path | None = None, **parameters: Any
 ) -> list[Measurement]:
-    """Return what is known of an experiment: recorded, then modelled, then published, oldest first.
+    """Return the known results of an experiment: recorded, then modelled, then published, oldest first.
 
     Parameters
     ----------
     experiment
-        Its name, such as ``"matmul"``.
+        The experiment's name, such as ``"matmul"``.
     quantity
         What was measured: ``"time"``, ``"peak memory"``, ``"test accuracy"``, …
     folder
-        Where the files are; by default the course's own.
+        The folder of the files; by default the course's own.
     parameters
-        Only records with these parameters, such as ``size=1024``.
+        Return only results with these parameters, such as ``size=1024``.
 
     Raises
     ------
     RecordError
-        Where a file is refused.
+        If a file cannot be used.
     """
-    found = [
+    results = [
         m
         for path in _files(folder or FOLDER)
         for m in read_records(path)
@@ -101,34 +102,36 @@ def recorded(
         and all(m.parameters.get(key) == value for key, value in parameters.items())
     ]
     order = list(KIND_BY_PREFIX.values())
-    return sorted(found, key=lambda m: (order.index(m.kind), m.date))
+    return sorted(results, key=lambda m: (order.index(m.kind), m.date))
 
 
 def _files(folder: Path) -> list[Path]:
+    """Return the files of records in a folder."""
     return [path for path in sorted(folder.glob("*.json")) if kind_of_file(path)]
 
 
 def kind_of_file(path: Path) -> str | None:
-    """Return the kind of all that is in a file of this name; None where it is no file of records."""
+    """Return the kind of the results in a file, judged by its name; None if it is not a file of records."""
     return next((kind for start, kind in KIND_BY_PREFIX.items() if path.name.startswith(start)), None)
 
 
 def read_records(path: Path) -> list[Measurement]:
-    """Return the results of one file.
+    """Return the results of one file; cached until the file changes.
 
     Raises
     ------
     RecordError
-        Where it is refused.
+        If it cannot be used.
     """
-    return list(_read(path, *_state(path)))
+    return list(_read_cached(path, *_mtime_and_size(path)))
 
 
 @lru_cache(maxsize=64)
-def _read(path: Path, changed: int, size: int) -> tuple[Measurement, ...]:
-    found = _load(path, changed, size)
+def _read_cached(path: Path, mtime_ns: int, size: int) -> tuple[Measurement, ...]:
+    """Return the results of a file; cached by path, modification time and size."""
+    content = _load_cached(path, mtime_ns, size)
     try:
-        return tuple(_measurement(found["machine"], result) for result in found["results"])
+        return tuple(_measurement(content["machine"], result) for result in content["results"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise RecordError(
             _(
@@ -139,18 +142,18 @@ def _read(path: Path, changed: int, size: int) -> tuple[Measurement, ...]:
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Return the content of one file as it stands there.
+    """Return the parsed JSON of one file of records; cached until the file changes.
 
     Raises
     ------
     RecordError
-        Where it cannot be read, is not JSON, or says another schema than this copy reads.
+        If it cannot be read, is not JSON, or has another schema version than `SCHEMA`.
     """
-    return _load(path, *_state(path))
+    return _load_cached(path, *_mtime_and_size(path))
 
 
-def _state(path: Path) -> tuple[int, int]:
-    """Return when a file was changed last, and its size."""
+def _mtime_and_size(path: Path) -> tuple[int, int]:
+    """Return a file's modification time in ns and its size in bytes: the key of the caches."""
     try:
         stat = path.stat()
     except OSError as error:
@@ -161,15 +164,15 @@ def _state(path: Path) -> tuple[int, int]:
 
 
 @lru_cache(maxsize=64)
-def _load(path: Path, _changed: int, _size: int) -> dict[str, Any]:
-    """Read a file; again only when it has changed."""
+def _load_cached(path: Path, _mtime_ns: int, _size: int) -> dict[str, Any]:
+    """Read and parse a file; the cache's key has its modification time and size."""
     try:
-        found = files.parse(files.read_text(path), parse_constant=_reject_constant)
+        content = files.parse(files.read_text(path), parse_constant=_reject_constant)
     except files.FileError as error:
         raise RecordError(
             _("{path} cannot be used, {error}. {remedy}").format(path=path.name, error=error, remedy=_REMEDY)
         ) from error
-    version = found.get("schema") if isinstance(found, dict) else None
+    version = content.get("schema") if isinstance(content, dict) else None
     if version != SCHEMA:
         problem = (
             _("says schema {version}").format(version=version)
@@ -181,13 +184,14 @@ def _load(path: Path, _changed: int, _size: int) -> dict[str, Any]:
                 path=path.name, problem=problem, schema=SCHEMA, remedy=_REMEDY
             )
         )
-    return found
+    return content
 
 
 _REMEDY = _("Move it away and write it anew with `python -m course_utils record`.")
 
 
 def _reject_constant(text: str) -> float:
+    """Raise ValueError for NaN and Infinity, which Python's JSON parser accepts."""
     raise ValueError(_("{text} is no number that JSON knows").format(text=text))
 
 
@@ -195,32 +199,34 @@ def _reject_constant(text: str) -> float:
 
 
 def label(experiment: str, parameters: Mapping[str, Any]) -> str:
-    """Name an experiment with its parameters: ``"matmul size 32"``."""
+    """Return an experiment's name with its parameters: ``"matmul size 32"``."""
     return " ".join([experiment, *(f"{name} {value}" for name, value in parameters.items())])
 
 
-def _parameter(name: str, value: Any) -> str:
-    """Write a parameter; a text says by itself what it is."""
+def _parameter_text(name: str, value: Any) -> str:
+    """Return a parameter as translated text: its name and value, or a text value alone."""
     return _(value) if isinstance(value, str) else f"{_(name)} {value}"
 
 
 def _measurement(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -> Measurement:
+    """Return the `Measurement` of one result in a file of records; ``machine`` is the file's, if any."""
     device = result["device"]
     part = "cpu" if device.startswith("cpu") else "device"
     same = ("experiment", "parameters", "median", "q1", "q3", "n", "unit", "quantity", "kind")
     return Measurement(
-        label=" ".join([result["experiment"], *(_parameter(*p) for p in result["parameters"].items())]),
+        label=" ".join([result["experiment"], *(_parameter_text(*p) for p in result["parameters"].items())]),
         device=device,
         machine=_(device) if machine is None else machine[part],
         torch="" if machine is None else machine["torch"],
         threads=result.get("threads"),
         date=result["date"],
-        source=_cite(result.get("source")),
+        source=_citation(result.get("source")),
         **{field: result[field] for field in same},
     )
 
 
-def _cite(source: Mapping[str, str] | None) -> str:
+def _citation(source: Mapping[str, str] | None) -> str:
+    """Return a source as text: title, date and URL, or ""."""
     parts = map(source.get, ("title", "date", "url")) if source else ()
     return ", ".join(part for part in parts if part)
 
@@ -235,19 +241,19 @@ def card(
     folder: Path | None = None,
     **parameters: Any,
 ) -> None:
-    """Show the learner's numbers, and below them what is known of the same experiment.
+    """Show a table of the learner's measurements and, below them, known results of the same experiment.
 
-    It is a table, and above it a picture where there is something to compare with.
+    If there are any, and all have one unit, a plot of them is shown above. A `RecordError` becomes a note.
 
     Parameters
     ----------
     measurements
-        What was just measured.
+        The measurements just taken.
     experiment, quantity, parameters
-        Which recorded, modelled and published numbers to set beside them, such as
+        Which recorded, modelled and published results to show, as for `recorded`, such as
         ``experiment="matmul", size=1024``.
     folder
-        Where the recorded files are; by default the course's own.
+        The folder of the files of records; by default the course's own.
     """
     others: list[Measurement] = []
     note = ""
@@ -256,8 +262,8 @@ def card(
             others = recorded(experiment, quantity, folder=folder, **parameters)
         except RecordError as error:
             note = _("Nothing is shown beside it: {error}").format(error=error)
-        mine = {m.machine for m in measurements if m.kind == "modelled"}
-        others = [m for m in others if m.kind != "modelled" or m.machine not in mine]
+        machines = {m.machine for m in measurements if m.kind == "modelled"}
+        others = [m for m in others if m.kind != "modelled" or m.machine not in machines]
         if not (others or note):
             note = _("Nobody has recorded {label} yet.").format(label=label(experiment, parameters))
     rows = [*measurements, *others]
@@ -269,18 +275,21 @@ def card(
 
 
 def _names(others: Sequence[Measurement]) -> list[str]:
-    """Name each by its machine, and by the parameters in which they differ."""
+    """Return a label for each: its machine, and those parameters whose values differ among them."""
     values: dict[str, set[Any]] = {}
     for m in others:
         for parameter, value in m.parameters.items():
             values.setdefault(parameter, set()).add(value)
     return [
-        ", ".join([m.machine, *(_parameter(k, v) for k, v in m.parameters.items() if len(values[k]) > 1)])
+        ", ".join(
+            [m.machine, *(_parameter_text(k, v) for k, v in m.parameters.items() if len(values[k]) > 1)]
+        )
         for m in others
     ]
 
 
-def _between(m: Measurement) -> str:
+def _interval_text(m: Measurement) -> str:
+    """Return a measurement's quartiles, or likely range, as text; "" if it has none."""
     low, high = m.interval
     if low is None or high is None or low == high:
         return ""
@@ -288,7 +297,8 @@ def _between(m: Measurement) -> str:
     return ends + _(", likely") if m.likely else ends
 
 
-def _basis(likely: Spread) -> str:
+def _spread_note(likely: Spread) -> str:
+    """Return the sentence that says on how many timings a likely range is based."""
     cards = _("all cards") if likely.card == "all" else _("the {card}").format(card=likely.card)
     work = _("single operators") if likely.work == "operator" else _("steps of networks")
     return _("Likely: of {n:,} {work} timed on {cards}, 8 of 10 lay within such a range.").format(
@@ -297,12 +307,13 @@ def _basis(likely: Spread) -> str:
 
 
 def _show_table(measurements: Sequence[Measurement], note: str) -> None:
+    """Show measurements as a table, with sources and a note below it."""
     head = (_("What"), _("Median"), _("Quartiles"), "n", _("Kind"), _("Where"), _("When"))
     rows = [
         (
             m.label,
             m.written(),
-            _between(m),
+            _interval_text(m),
             m.n or "",
             m.kind,
             _("{device}: {machine}, torch {torch}").format(device=m.device, machine=m.machine, torch=m.torch)
@@ -312,6 +323,6 @@ def _show_table(measurements: Sequence[Measurement], note: str) -> None:
         )
         for m in measurements
     ]
-    bases = sorted({_basis(m.likely) for m in measurements if m.likely})
+    bases = sorted({_spread_note(m.likely) for m in measurements if m.likely})
     sources = sorted({_("Published: {source}.").format(source=m.source) for m in measurements if m.source})
     show_table(head, rows, [m.kind for m in measurements], "\n".join([*bases, *sources, note]))

@@ -1,7 +1,7 @@
-"""A hand-in: a learner's name and checked answers, in a file for the instructor.
+"""A hand-in: a learner's name and recorded attempts, as JSON for the instructor.
 
-It holds one entry an answer that was checked: when, which exercise, what the check said. Never code, and
-nothing of the machine.
+It has one entry for each attempt: when, which exercise, and the check's outcome. It contains no code, and
+nothing about the machine.
 """
 
 from __future__ import annotations
@@ -20,49 +20,51 @@ from .progress_file import Attempt
 
 FORMAT = "gpu-training-with-pytorch hand-in 1"
 MOST = 10_000
-"""So many answers are handed in, and read: the newest."""
+"""The most attempts in a hand-in, and read from one: the newest."""
 _ERROR_NAME = re.compile(r"[A-Za-z_]\w{0,80}")
 
 
-def known() -> dict[str, Exercise]:
-    """Return every exercise of the course by its id, in order."""
+def exercises_by_id() -> dict[str, Exercise]:
+    """Return all exercises of the course by id, in the course's order."""
     return {exercise.id: exercise for entry in load_course().lessons for exercise in lesson(entry.id)}
 
 
-def good_name(name: str) -> bool:
-    """Return whether a name can stand in a file's name and a table: 1 to 40 plain characters."""
+def is_valid_name(name: str) -> bool:
+    """Return whether a learner's name is safe in a file name and a table: 1 to 40 plain characters."""
     return bool(re.fullmatch(r"[\w][\w .@+-]{0,39}", name)) and not name.endswith((" ", "."))
 
 
 def is_possible(attempt: Attempt, exercises: Mapping[str, Exercise]) -> bool:
-    """Return whether this version of the course can have written an entry."""
-    what = exercises.get(attempt.exercise)
-    if what is None:
+    """Return whether this version of the course can have recorded an attempt: it has such an exercise,
+    and such a diagnosis for the outcome.
+    """
+    exercise = exercises.get(attempt.exercise)
+    if exercise is None:
         return False
     if attempt.outcome == "right":
         return attempt.diagnosis == ""
     if attempt.outcome == "not_yet":
-        return attempt.diagnosis in what.diagnoses or attempt.diagnosis in COMMON
+        return attempt.diagnosis in exercise.diagnoses or attempt.diagnosis in COMMON
     return attempt.outcome == "raised" and bool(_ERROR_NAME.fullmatch(attempt.diagnosis))
 
 
-def hand_in(name: str) -> tuple[str, int, int]:
-    """Write the learner's progress as a hand-in.
+def hand_in_json(name: str) -> tuple[str, int, int]:
+    """Return the learner's recorded attempts as the JSON text of a hand-in; write no file.
 
     Parameters
     ----------
     name
-        What the instructor calls this learner: a name, or a seat.
+        The learner's name, or seat, as the instructor knows it.
 
     Returns
     -------
     tuple of str, int, int
-        The text; how many answers it holds; how many were passed over, because this copy of the course
-        has no such exercise.
+        The JSON text; how many attempts it contains (right or not); how many were skipped: those this
+        version of the course cannot have recorded (see `is_possible`), and all but the newest `MOST`.
     """
-    exercises = known()
+    exercises = exercises_by_id()
     attempts = list(progress_file.attempts())
-    kept = [asdict(one) for one in attempts if is_possible(one, exercises)][-MOST:]
-    made = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    body = {"format": FORMAT, "name": name, "made": made, "attempts": kept}
+    kept = [asdict(attempt) for attempt in attempts if is_possible(attempt, exercises)][-MOST:]
+    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    body = {"format": FORMAT, "name": name, "made": created, "attempts": kept}
     return json.dumps(body, indent=1) + "\n", len(kept), len(attempts) - len(kept)

@@ -1,6 +1,6 @@
-"""What `doctor` asks of a machine: versions, memory, driver, PyTorch, and a real kernel on each backend.
+"""Collect the facts for `doctor`: versions, memory, driver, PyTorch, and a kernel's result on the GPU.
 
-It needs no more than the standard library until it tries torch.
+It needs only the standard library until it imports torch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ PACKAGES = ("torch", "numpy", "matplotlib", "ipython", "jupyterlab", "notebook",
 
 
 def gather() -> dict[str, Any]:
-    """Return the facts of this machine; whatever fails is itself a fact."""
+    """Return the facts of this machine as a dict; failures are recorded in it, not raised.
+
+    Keys: ``platform``, ``system``, ``python``, ``versions``, ``cpu``, ``cores``, ``memory_gb``, ``disk_gb``,
+    ``driver`` (see `_find_driver`), ``torch`` (``imports``, ``error``, and if it imports ``version``,
+    ``build``, ``cuda``) and ``simulated``; with a usable GPU also ``device``, ``kernel`` and ``bf16``.
+    """
     facts: dict[str, Any] = {
         "platform": where(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -49,28 +54,31 @@ def gather() -> dict[str, Any]:
         else:
             import simgpu
 
-            _ask_torch(facts)
+            _add_torch_facts(facts)
             facts["simulated"] = simgpu.unavailable_reason() is None
     return facts
 
 
 def memory_gb() -> float | None:
-    """Return the memory of the machine, or of the container if that has less, in GB."""
-    sizes = [size for size in (_physical_memory(), _container_memory()) if size]
+    """Return the memory of the machine in GB, or the container's limit if that is lower; None if unknown."""
+    sizes = [size for size in (_physical_memory_bytes(), _container_limit_bytes()) if size]
     return min(sizes) / 1e9 if sizes else None
 
 
-def _physical_memory() -> int | None:
+def _physical_memory_bytes() -> int | None:
+    """Return the machine's memory in bytes, or None if the system does not tell."""
     if os.name == "nt":
-        return _windows_memory()
+        return _windows_memory_bytes()
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):
-        found = _output(["sysctl", "-n", "hw.memsize"])
-        return int(found) if found and found.isdigit() else None
+        output = _command_output(["sysctl", "-n", "hw.memsize"])
+        return int(output) if output and output.isdigit() else None
 
 
-def _windows_memory() -> int:
+def _windows_memory_bytes() -> int:
+    """Return the machine's memory in bytes, from Windows' GlobalMemoryStatusEx."""
+
     class Status(ctypes.Structure):
         _fields_ = [
             ("length", ctypes.c_ulong),
@@ -83,19 +91,24 @@ def _windows_memory() -> int:
     return int(status.total)
 
 
-def _container_memory() -> int | None:
-    with suppress(OSError, ValueError):  # it says max where there is no limit
+def _container_limit_bytes() -> int | None:
+    """Return the memory limit of the cgroup in bytes, or None."""
+    with suppress(OSError, ValueError):  # without a limit the file has "max"
         return int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
     return None
 
 
 def _find_driver() -> dict[str, Any]:
-    """Ask the system, not torch: ``kind``, ``version``, ``gpus`` (names), ``problem``."""
+    """Return what the system, without torch, tells of the GPU driver.
+
+    Keys: ``kind`` (``"nvidia"``, ``"amd"``, ``"apple"`` or None), and if known ``version``, ``gpus`` (their
+    names) and ``problem``.
+    """
     if sys.platform == "darwin":
         return {"kind": "apple" if platform.machine() == "arm64" else None}
-    smi, module = _nvidia_smi(), _nvidia_module()
+    smi, module = _nvidia_smi(), _nvidia_kernel_module_version()
     if smi is not None:
-        if rows := _smi_rows(smi):
+        if rows := _smi_names_and_versions(smi):
             return {"kind": "nvidia", "version": rows[0][1], "gpus": [row[0] for row in rows]}
         if module:
             problem = _("nvidia-smi cannot reach the GPU")
@@ -108,65 +121,76 @@ def _find_driver() -> dict[str, Any]:
 
 
 def _nvidia_smi() -> str | None:
-    if found := shutil.which("nvidia-smi"):
-        return found
-    places = (
+    """Return the path of nvidia-smi, or None."""
+    if path := shutil.which("nvidia-smi"):
+        return path
+    candidates = (
         Path("/usr/lib/wsl/lib/nvidia-smi"),
         Path(os.environ.get("SYSTEMROOT", r"C:\Windows")) / "System32" / "nvidia-smi.exe",
     )
-    return next((str(place) for place in places if place.is_file()), None)
+    return next((str(candidate) for candidate in candidates if candidate.is_file()), None)
 
 
-def _nvidia_module() -> str | None:
+def _nvidia_kernel_module_version() -> str | None:
+    """Return the version of the loaded NVIDIA kernel module (Linux), or None if there is none."""
     with suppress(OSError):
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
-        found = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", text)
-        return found[0] if found else _("of unknown version")
+        version = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", text)
+        return version[0] if version else _("of unknown version")
     return None
 
 
-def _smi_rows(smi: str) -> list[list[str]]:
-    output = _output([smi, "--query-gpu=name,driver_version", "--format=csv,noheader"])
+def _smi_names_and_versions(smi: str) -> list[list[str]]:
+    """Return the name and the driver version of each GPU that nvidia-smi lists; [] if it fails."""
+    output = _command_output([smi, "--query-gpu=name,driver_version", "--format=csv,noheader"])
     rows = csv.reader((output or "").splitlines(), skipinitialspace=True)
     return [row for row in rows if len(row) == 2]
 
 
-def _output(call: list[str]) -> str | None:
+def _command_output(call: list[str]) -> str | None:
+    """Run a command; return its output, stripped, or None if it fails or takes 20 s."""
     try:
-        done = subprocess.run(call, capture_output=True, text=True, errors="replace", timeout=20, check=False)
+        completed = subprocess.run(
+            call, capture_output=True, text=True, errors="replace", timeout=20, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    return completed.stdout.strip() if completed.returncode == 0 else None
 
 
 def _version(package: str) -> str | None:
+    """Return the version of an installed package, or None."""
     with suppress(PackageNotFoundError):
         return version(package)
     return None
 
 
 def _first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or its type's name if it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def _ask_torch(facts: dict[str, Any]) -> None:
-    """Add what torch says: its build, the device, a kernel's result, native bf16."""
+def _add_torch_facts(facts: dict[str, Any]) -> None:
+    """Add the facts that torch reports, in place: its build, the device, a kernel's result, native bf16.
+
+    If torch cannot use the driver that was found, the reason becomes ``facts["driver"]["problem"]``.
+    """
     import torch
 
-    build = _build()
+    build = _torch_build()
     known = {"version": str(torch.__version__), "build": build, "cuda": torch.version.cuda}
     facts["torch"] |= {"imports": True, **known}
     driver = facts["driver"]
     backend = "cuda" if build in ("cuda", "rocm") else build
     if build == "cpu":
         return
-    if not _available(backend):
+    if not _is_available(backend):
         if driver.get("kind") == _KIND[build] and not driver.get("problem"):
             driver["problem"] = _unavailable_reason(backend)
         return
     driver["kind"] = driver.get("kind") or _KIND[build]
     try:
-        facts["device"] = {"type": backend, "build": build, **_device(backend, build)}
+        facts["device"] = {"type": backend, "build": build, **_device_facts(backend, build)}
     except (RuntimeError, AssertionError) as error:
         driver["problem"] = _first_line(error)
         return
@@ -177,7 +201,8 @@ def _ask_torch(facts: dict[str, Any]) -> None:
 _KIND = {"cuda": "nvidia", "rocm": "amd", "xpu": "intel", "mps": "apple"}
 
 
-def _build() -> str:
+def _torch_build() -> str:
+    """Return what the installed torch is built for: "cuda", "rocm", "xpu", "mps" or "cpu"."""
     import torch
 
     if torch.version.hip is not None:
@@ -189,7 +214,8 @@ def _build() -> str:
     return "mps" if torch.backends.mps.is_built() else "cpu"
 
 
-def _available(backend: str) -> bool:
+def _is_available(backend: str) -> bool:
+    """Return whether torch reports a device of this backend."""
     import torch
 
     with warnings.catch_warnings():
@@ -199,7 +225,7 @@ def _available(backend: str) -> bool:
 
 
 def _unavailable_reason(backend: str) -> str:
-    """Return why a built-in backend cannot be used, in torch's words."""
+    """Return why torch cannot use a backend that it is built for: the first line of its error."""
     import torch
 
     with warnings.catch_warnings():
@@ -211,25 +237,26 @@ def _unavailable_reason(backend: str) -> str:
     return _("torch cannot use it")
 
 
-def _device(backend: str, build: str) -> dict[str, Any]:
+def _device_facts(backend: str, build: str) -> dict[str, Any]:
+    """Return the first device's ``name``, and if known its ``memory_gb``, ``arch`` and ``arch_list``."""
     import torch
 
     if backend == "mps":
         return {"name": _("the GPU of {cpu_name}").format(cpu_name=cpu_name())}
     module = getattr(torch, backend)
     properties = module.get_device_properties(0)
-    found = {"name": properties.name, "memory_gb": properties.total_memory / 1e9}
+    facts = {"name": properties.name, "memory_gb": properties.total_memory / 1e9}
     if build == "cuda":
-        found["arch"] = f"sm_{properties.major}{properties.minor}"
-        found["arch_list"] = module.get_arch_list()
+        facts["arch"] = f"sm_{properties.major}{properties.minor}"
+        facts["arch_list"] = module.get_arch_list()
     elif build == "rocm":
-        found["arch"] = properties.gcnArchName.split(":")[0]
-        found["arch_list"] = module.get_arch_list()
-    return found
+        facts["arch"] = properties.gcnArchName.split(":")[0]
+        facts["arch_list"] = module.get_arch_list()
+    return facts
 
 
 def _try_kernel(backend: str) -> dict[str, Any]:
-    """Multiply two matrices there, and compare with the CPU."""
+    """Compare a matrix product on the backend with the CPU's; return ``ran``, and ``error`` if it failed."""
     import torch
 
     left = torch.arange(64, dtype=torch.float32).reshape(8, 8) / 64
@@ -245,6 +272,7 @@ def _try_kernel(backend: str) -> dict[str, Any]:
 
 
 def _native_bf16(backend: str) -> bool | None:
+    """Return whether the GPU has hardware for bfloat16; None for MPS, where torch does not tell."""
     import torch
 
     if backend == "mps":

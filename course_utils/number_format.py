@@ -1,4 +1,4 @@
-"""Numbers with their units: written for a reader, and brought to the units that records are kept in."""
+"""Format numbers with units for reading, and convert units to the base units of records."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _BASES = {
 
 
 def to_base_unit(unit: str) -> tuple[str, float]:
-    """Return the unit that records of such a quantity have, and how many of it one ``unit`` is.
+    """Return the base unit, in which records have such a quantity, and the factor from ``unit`` to it.
 
     Examples
     --------
-    >>> in_base("ms"), in_base("×"), in_base("GB/s"), in_base("images/s")
+    >>> to_base_unit("ms"), to_base_unit("×"), to_base_unit("GB/s"), to_base_unit("images/s")
     (('s', 0.001), ('1', 1.0), ('B/s', 1000000000.0), ('samples/s', 1.0))
     """
     if unit in _BASES:
@@ -27,7 +27,7 @@ def to_base_unit(unit: str) -> tuple[str, float]:
 
 
 def seconds(value: float) -> str:
-    """Write a time given in seconds with three digits and a fitting unit: ``"1.23 ms"``."""
+    """Format a time in seconds with three digits and a suitable unit, s to ns: ``"1.23 ms"``."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if abs(value) >= size:
             return f"{value / size:.3g} {unit}"
@@ -51,12 +51,12 @@ SHARES = ("accuracy", "fraction", "share")
 
 
 def is_share(quantity: str) -> bool:
-    """Return whether a quantity is a part of a whole, such as a test accuracy."""
+    """Return whether a quantity, judged by its name, is a fraction of a whole, such as a test accuracy."""
     return any(word in quantity for word in SHARES)
 
 
 def amount(value: float, unit: str = "s", quantity: str = "") -> str:
-    """Write a number with three digits and a fitting unit.
+    """Format a number with three digits and a suitable unit.
 
     Parameters
     ----------
@@ -64,9 +64,9 @@ def amount(value: float, unit: str = "s", quantity: str = "") -> str:
         The number, in ``unit``.
     unit
         ``"s"``, ``"B"`` (written in KiB, MiB, GiB), ``"B/s"``, ``"FLOP/s"``, ``"1"`` or another unit, such
-        as ``"samples/s"``, which is written as it is.
+        as ``"samples/s"``, which is kept.
     quantity
-        What it is: a unit of ``"1"`` is written as a percentage for a share, and as ``×`` for a
+        The quantity's name. The unit ``"1"`` is written as a percentage for a share, and as ``×`` for a
         ``"speed-up"``.
 
     Examples
@@ -86,4 +86,5 @@ def amount(value: float, unit: str = "s", quantity: str = "") -> str:
 
 
 def _digits(value: float) -> str:
+    """Format a number with three digits, or from 1000 on as an integer with thousands separators."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -1,8 +1,7 @@
-"""One plotting style, and the few plots the lessons share.
+"""The plotting style, and the plots that several lessons use.
 
-Figures have a solid light ground, so they read the same on a light and on a dark page. Colours are
-Okabe and Ito's, which people with colour-blindness can tell apart; every series also has its own
-marker or dash.
+Figures have a solid light background, so they are readable on light and dark pages. Colours are
+Okabe and Ito's, which are colour-blind safe; every series also has its own marker or dashes.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ BLUE, ORANGE, GREEN = COLOURS[:3]
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 DASHES = {"measured": "-", "recorded": "--", "modelled": ":", "published": "-."}
-"""How a line is drawn for each kind of number."""
+"""The matplotlib line style for each kind of number."""
 
 LOOKS = {
     "measured": {"marker": "o", "color": COLOURS[1]},
@@ -43,7 +42,7 @@ LOOKS = {
     "modelled": {"marker": "D", "color": COLOURS[2], "markerfacecolor": "none"},
     "published": {"marker": "^", "color": "#444444", "markerfacecolor": "none"},
 }
-"""How a point is drawn for each kind of number: no_data where nobody measured it with this course."""
+"""Matplotlib's arguments of a point for each kind of number; hollow if not measured with this course."""
 
 _STYLE = {
     "figure.figsize": (6.4, 3.8),
@@ -67,13 +66,13 @@ _STYLE = {
 
 
 def use_style() -> None:
-    """Use the course's style for every figure from now on."""
+    """Set matplotlib's rcParams to the course's style, and its font to one for the chosen language."""
     plt.rcParams.update(_STYLE)
-    font.use()
+    font.use_for_language()
 
 
 def present(fig: Figure, alt: str) -> None:
-    """Show a figure with its sentence of alternative text, and close it.
+    """Show a figure with alternative text, and close it; outside a notebook, print the text alone.
 
     Parameters
     ----------
@@ -82,7 +81,7 @@ def present(fig: Figure, alt: str) -> None:
     alt
         One sentence that says what the figure shows, for people who cannot see it.
     """
-    show(_picture(fig, alt))
+    show(_rendered(fig, alt))
     plt.close(fig)
 
 
@@ -98,7 +97,7 @@ def curves(
     reference: tuple[float, str] | None = None,
     xticks: Sequence[float] | None = None,
 ) -> None:
-    """Draw one line a series, and show the figure.
+    """Plot one line for each series, and show the figure.
 
     Parameters
     ----------
@@ -116,25 +115,25 @@ def curves(
     log
         Which axes are logarithmic: ``"x"``, ``"y"``, ``"xy"`` or none.
     reference
-        A height and a name for a horizontal line to compare with.
+        The y value and the label of a horizontal reference line.
     xticks
-        The values to mark on the x axis.
+        The positions of the ticks on the x axis.
     """
     fig, ax = plt.subplots(layout="constrained")
     for i, (name, (x, y)) in enumerate(series.items()):
         kind = (kinds or {}).get(name, "")
-        look = {"marker": MARKERS[i % len(MARKERS)], "linestyle": DASHES.get(kind, "-")}
+        style = {"marker": MARKERS[i % len(MARKERS)], "linestyle": DASHES.get(kind, "-")}
         ax.plot(
             x,
             y,
-            **look,
+            **style,
             label=_("{name} ({kind})").format(name=name, kind=_(kind)) if kind else name,
         )
     if reference:
         ax.axhline(reference[0], color="#666666", linewidth=1)
-        look = {"ha": "right", "va": "bottom", "color": "#555555"}
-        ax.text(1, *reference, transform=ax.get_yaxis_transform(), **look)
-    _label(ax, xlabel, ylabel, title, log)
+        style = {"ha": "right", "va": "bottom", "color": "#555555"}
+        ax.text(1, *reference, transform=ax.get_yaxis_transform(), **style)
+    _set_labels(ax, xlabel, ylabel, title, log)
     if xticks is not None:
         ax.set_xticks(list(xticks), [f"{tick:g}" for tick in xticks])
         ax.xaxis.minorticks_off()
@@ -147,14 +146,16 @@ def curves(
 
 
 def dots(measurements: Sequence[Measurement], names: Sequence[str]) -> None:
-    """Draw medians as dots with their quartiles, one row each; logarithmic over a decade.
+    """Show measurements as a dot plot, one row each, with quartiles (or likely range) as error bars.
+
+    The axis is logarithmic if the values span more than a factor of 10.
 
     Parameters
     ----------
     measurements
-        One a row, from top to bottom, all of one unit.
+        One for each row, from top to bottom, all in the same unit.
     names
-        What each is, or where.
+        The row labels, such as what was measured, or on which machine.
     """
     unit, quantity = measurements[0].unit, measurements[0].quantity
     fig, ax = plt.subplots(figsize=(7.2, 0.45 * len(measurements) + 0.95), layout="constrained")
@@ -172,25 +173,25 @@ def dots(measurements: Sequence[Measurement], names: Sequence[str]) -> None:
         ticks = list(ax.get_xticks())
     else:
         room = high - low or 0.01
-        share = is_share(quantity)  # what differs is in the last digits: no need to begin at 0
+        share = is_share(quantity)  # shares differ in their last digits: the axis need not start at 0
         ax.set_xlim((low - room / 2, high + room / 2) if share else (0, 1.05 * high))
         ticks = list(MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(*ax.get_xlim()))
     if unit == "B":
-        ticks = _binary(ticks)
+        ticks = _binary_ticks(ticks)
     shown = [tick for tick in ticks if ax.get_xlim()[0] <= tick <= ax.get_xlim()[1]]
     shown = shown[:: math.ceil(len(shown) / 4)]
     ax.set_xticks(shown, [amount(tick, unit, quantity) if tick else "0" for tick in shown])
     ax.minorticks_off()
     kinds = {m.kind for m in measurements}
     labels = [
-        _short(name) + (_(" ({kind})").format(kind=_(m.kind)) if len(kinds) > 1 else "")
+        _shortened(name) + (_(" ({kind})").format(kind=_(m.kind)) if len(kinds) > 1 else "")
         for name, m in zip(names, measurements, strict=True)
     ]
     ax.set_yticks(range(len(names)), labels)
     ax.set_ylim(len(names) - 0.5, -0.5)
-    alike = f", {_(kinds.pop())}" if len(kinds) == 1 else ""
+    common_kind = f", {_(kinds.pop())}" if len(kinds) == 1 else ""
     likely = any(m.likely for m in measurements)
-    bars = f"{_('quartiles')}{_(', or likely range where modelled') if likely else ''}{alike}"
+    bars = f"{_('quartiles')}{_(', or likely range where modelled') if likely else ''}{common_kind}"
     ax.set_xlabel(_("{quantity}: median and {bars}").format(quantity=_(quantity), bars=bars))
     each = "; ".join(
         _("{name} {written} ({kind})").format(name=name, written=m.written(), kind=_(m.kind))
@@ -204,15 +205,15 @@ def dots(measurements: Sequence[Measurement], names: Sequence[str]) -> None:
     )
 
 
-def _short(name: str) -> str:
-    """Leave out of a machine's name what takes room and tells nothing: its kind is said beside it."""
+def _shortened(name: str) -> str:
+    """Return a machine's name without parts that take space and distinguish nothing."""
     for words in ("Simulated NVIDIA ", " 80GB", " SXM", "precision "):
         name = name.replace(words, "")
     return name
 
 
-def _binary(ticks: Sequence[float]) -> list[float]:
-    """Return round numbers of KiB, MiB or GiB near the ticks, evenly spaced as these are."""
+def _binary_ticks(ticks: Sequence[float]) -> list[float]:
+    """Return ticks, in bytes, near the given ones and round in KiB, MiB or GiB: by powers of 2."""
     if ticks[0] > 0:
         return sorted({2.0 ** round(math.log2(tick)) for tick in ticks})
     step = 2.0 ** round(math.log2(ticks[1] - ticks[0]))
@@ -220,9 +221,9 @@ def _binary(ticks: Sequence[float]) -> list[float]:
 
 
 def log_ticks(axis: Axis) -> None:
-    """Mark at least three values on a logarithmic axis, as plain numbers unless they are long.
+    """Set at least three ticks on a logarithmic axis, labelled as plain numbers unless they are long.
 
-    Call it when everything is drawn: the marks fit the range that is shown then.
+    Call it after everything is drawn: the ticks are chosen for the axis' current limits.
 
     Parameters
     ----------
@@ -238,19 +239,19 @@ def log_ticks(axis: Axis) -> None:
     shown = [[tick for tick in ticks if low <= tick <= high] for ticks in choices]
     ticks = next((ticks for ticks in shown if len(ticks) >= 3), shown[-1])
     plain = all(1e-3 <= tick < 1e5 for tick in ticks)
-    axis.set_ticks(ticks, [f"{tick:g}" if plain else _power(tick) for tick in ticks])
+    axis.set_ticks(ticks, [f"{tick:g}" if plain else _scientific(tick) for tick in ticks])
     axis.set_minor_formatter(NullFormatter())
 
 
-def _power(value: float) -> str:
-    """Write 2e-6 as 2 × 10⁻⁶, and 1e-6 as 10⁻⁶."""
+def _scientific(value: float) -> str:
+    """Return a number in scientific notation for matplotlib: 2e-6 as 2 × 10⁻⁶, 1e-6 as 10⁻⁶."""
     digits, power = f"{value:.3e}".split("e")
     factor = "" if float(digits) == 1 else rf"{float(digits):g} \times "
     return f"${factor}10^{{{int(power)}}}$"
 
 
 class LivePlot:
-    """A curve that grows while the training runs, redrawn in place.
+    """A line plot that is updated in place during training.
 
     Examples
     --------
@@ -261,47 +262,48 @@ class LivePlot:
     Parameters
     ----------
     xlabel, ylabel
-        What the axes show, with the unit; one in % ends in it, and goes from 0 to 100.
+        The axes' labels, with the unit; if ``ylabel`` ends in %, that axis goes from 0 to 100.
     alt
-        One sentence that says what the finished figure shows.
+        One sentence of alternative text for the finished figure.
     every
-        The least time between two drawings, in seconds.
+        The minimum time between two redraws, in seconds.
     """
 
     def __init__(self, xlabel: str, ylabel: str, alt: str, every: float = 1.0) -> None:
-        self._labels, self._alt, self._every = (xlabel, ylabel), alt, every
+        self._labels, self._alt, self._min_interval_seconds = (xlabel, ylabel), alt, every
         self._series: dict[str, tuple[list[float], list[float]]] = {}
         self._handle: Any = None
-        self._drawn = perf_counter()
+        self._last_drawn_seconds = perf_counter()
 
     def add(self, x: float, values: Mapping[str, float]) -> None:
-        """Add a point to each named series; the picture follows at most once every ``every`` s."""
+        """Add a point to each named series; redraw if ``every`` seconds have passed since the last time."""
         for name, value in values.items():
             xs, ys = self._series.setdefault(name, ([], []))
             xs.append(x)
             ys.append(value)
-        if perf_counter() - self._drawn >= self._every:
+        if perf_counter() - self._last_drawn_seconds >= self._min_interval_seconds:
             self._draw()
 
     def close(self) -> None:
-        """Draw the finished picture; outside a notebook this is the only drawing."""
+        """Draw the finished plot; outside a notebook this is the only time that it is shown."""
         self._draw(last=True)
 
     def _draw(self, last: bool = False) -> None:
+        """Render the plot and show it, or update the display that shows it."""
         if not in_notebook() and not last:
             return
         fig, ax = plt.subplots(layout="constrained")
         for i, (name, (xs, ys)) in enumerate(self._series.items()):
             marker = MARKERS[i % len(MARKERS)] if len(xs) < 40 else None
             ax.plot(xs, ys, marker=marker, label=name)
-        _label(ax, *self._labels, "", "")
+        _set_labels(ax, *self._labels, "", "")
         if self._labels[1].endswith("%"):
             ax.set_ylim(0, 100)
         if self._series:
             ax.legend()
-        picture = _picture(fig, self._alt)
+        picture = _rendered(fig, self._alt)
         plt.close(fig)
-        self._drawn = perf_counter()
+        self._last_drawn_seconds = perf_counter()
         if not in_notebook():
             show(picture)
         elif self._handle is None:
@@ -312,12 +314,13 @@ class LivePlot:
             self._handle.update(picture)
 
 
-def _label(ax: Axes, xlabel: str, ylabel: str, title: str, log: str) -> None:
+def _set_labels(ax: Axes, xlabel: str, ylabel: str, title: str, log: str) -> None:
+    """Set the labels, the title, and the logarithmic scales (see `curves`) of axes."""
     ax.set(xlabel=xlabel, ylabel=ylabel, title=title, **{f"{axis}scale": "log" for axis in log})
 
 
 class _Figure(Bundle):
-    """A drawn figure: its picture, and its alternative text for those who do not see it."""
+    """A rendered figure to display: a PNG with alternative text."""
 
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
@@ -325,9 +328,10 @@ class _Figure(Bundle):
         return {"text/plain": repr(self), **self.extra}, {"image/png": {"alt": repr(self)}}
 
 
-def _picture(fig: Figure, alt: str) -> Bundle:
+def _rendered(fig: Figure, alt: str) -> Bundle:
+    """Render a figure to PNG, with its texts in the chosen language; return it for display."""
     buffer = io.BytesIO()
-    font.speak(fig)
+    font.translate_figure(fig)
     fig.savefig(buffer, format="png", metadata={"Description": alt})
     png = base64.b64encode(buffer.getvalue()).decode("ascii")
     return _Figure(text=alt, html=html.escape(alt), extra={"image/png": png})

@@ -1,4 +1,4 @@
-"""Predict first: the learner types a number before the measurement, and sees afterwards how near it was."""
+"""Predictions: the learner enters a guess before a measurement, and afterwards sees how close it was."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ HEADLINES = {
     "off": _("A surprise"),
     "": _("The answer"),
 }
-_KINDS = (N_("counted"), N_("metered"))  # more of them, beside those of records
+_KINDS = (N_("counted"), N_("metered"))  # kinds of found numbers, besides those of records
 _COLOURS = {"close": "#2a9d5c", "near": "#c77700", "off": "#4a78b5", "": ""}
 
 WIDTH = 0.10
-"""A found number counts as a range of at least this share of itself to either side."""
+"""The range that counts as *close* is widened by this fraction at either end."""
 
 FACTOR = 2.0
-"""*near* is up to this factor beyond the range."""
+"""A guess is *near* if it is at most this factor beyond the range."""
 
 POINTS = (5.0, 15.0)
-"""For percentages, which are compared by difference: how many points are *close*, and how many *near*."""
+"""For percentages, which are compared by difference: the points beyond the range for *close* and *near*."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a measurement gave, in the prediction's unit: the middle, the range, and its kind."""
+    """The result to compare a guess with: median and range in the prediction's unit, and its kind."""
 
     middle: float
     low: float
@@ -51,9 +51,9 @@ class Found:
 
 @dataclass
 class Prediction:
-    """One question, the guess made before the answer, and whether the answer has been shown.
+    """A question, the learner's guess, and whether the answer has been revealed.
 
-    ``guess`` is a float, one of ``choices``, or None where there is none.
+    ``guess`` is a float, one of ``choices``, or None if there is none yet.
     """
 
     id: str
@@ -62,19 +62,21 @@ class Prediction:
     guess: float | str | None = None
     revealed: bool = field(default=False, repr=False)
     earlier: bool = field(default=False, repr=False)
-    """Whether the guess is one of an earlier session, which the progress file has kept."""
+    """Whether the guess was made in an earlier session and restored from the progress file."""
 
     def reveal(self, found: Any, *, kind: str = "") -> None:
-        """Show what was found beside the guess, and keep the score. Never raises.
+        """Show the result and how close the guess was; the first time, record it in the progress file.
+
+        Problems are printed, not raised.
 
         Parameters
         ----------
         found
-            A number, a pair (low, high), a `Measurement` or several of them: then the range is from
-            the lowest lower quartile to the highest upper one, or where a real card would likely be. For a
-            choice, the right one.
+            A number, a sequence of numbers such as (low, high), or one or several `Measurement`: the range
+            is then from the lowest lower quartile to the highest upper one, or that of a real card's likely
+            values. For a choice, the right one.
         kind
-            ``"modelled"`` where the numbers are; a `Measurement` says it by itself.
+            The kind of plain numbers, such as ``"modelled"``; a `Measurement` has its own.
 
         Notes
         -----
@@ -92,26 +94,27 @@ class Prediction:
                 )
             )
             return
-        self._recall()
+        self._restore_earlier_guess()
         verdict, comment = self._verdict(answer)
         if not self.revealed and verdict:
             found = answer if isinstance(answer, str) else [answer.low, answer.high]
-            progress_file.note_prediction(self.id, verdict, self.guess, found, self.unit)
+            progress_file.record_prediction(self.id, verdict, self.guess, found, self.unit)
         self.revealed = True
-        show(self._bundle(answer, verdict, comment))
+        show(self._display(answer, verdict, comment))
 
-    def _recall(self) -> None:
-        """Take the guess from the progress file where this session has none, as after a kernel restart."""
-        kept = progress_file.first_guess(self.id, self.unit) if self.guess is None else None
-        if kept is not None:
+    def _restore_earlier_guess(self) -> None:
+        """If this session has no guess, restore the one in the progress file, as after a kernel restart."""
+        earlier_guess = progress_file.first_guess(self.id, self.unit) if self.guess is None else None
+        if earlier_guess is not None:
             with suppress(UnusableError):  # damaged, or one of other choices
-                self.guess = _guess((kept,), self.choices)
+                self.guess = _validated_guess((earlier_guess,), self.choices)
                 self.revealed = self.earlier = True
 
     def _answer(self, found: Any, kind: str) -> Found | str:
+        """Return the argument of `reveal` as a `Found`, or one of the choices; else raise `UnusableError`."""
         if not self.choices:
-            return _found(found, self.unit, kind)
-        chosen = _choice(found, self.choices)
+            return _to_found(found, self.unit, kind)
+        chosen = _matching_choice(found, self.choices)
         if chosen is None:
             raise UnusableError(
                 _("{found} is none of {choices}").format(
@@ -121,17 +124,19 @@ class Prediction:
         return chosen
 
     def _verdict(self, answer: Found | str) -> tuple[Verdict | Literal[""], str]:
+        """Return the verdict ("" without a guess) and a comment for the learner."""
         if self.guess is None:
             return "", _("You made no prediction: next time, type one before you measure.")
         if isinstance(answer, str):
-            return ("close", "") if self.guess == answer else ("off", _THINK)
+            return ("close", "") if self.guess == answer else ("off", _THINK_AGAIN)
         assert isinstance(self.guess, float)
         return score(self.guess, answer, self.unit)
 
-    def _bundle(self, answer: Found | str, verdict: str, comment: str) -> Bundle:
+    def _display(self, answer: Found | str, verdict: str, comment: str) -> Bundle:
+        """Return the comparison as text and HTML."""
         lines = []
         if self.guess is not None:
-            guess = self._written(self.guess)
+            guess = self._format(self.guess)
             then = _("In an earlier session you predicted {guess}.").format(guess=guess)
             lines = [then if self.earlier else _("You predicted {guess}.").format(guess=guess)]
         if isinstance(answer, str):
@@ -143,7 +148,7 @@ class Prediction:
             kind = f", {kinds}" if kinds else ""
             lines.append(
                 _("Found: {written}{span}{kind}.").format(
-                    written=self._written(answer.middle), span=span, kind=_(kind)
+                    written=self._format(answer.middle), span=span, kind=_(kind)
                 )
             )
         lines += [comment] if comment else []
@@ -161,44 +166,45 @@ class Prediction:
             f"{real_gpus_link() if getattr(answer, 'kind', '') == 'modelled' else ''}</div>",
         )
 
-    def _written(self, value: float | str) -> str:
+    def _format(self, value: float | str) -> str:
+        """Return a number with the prediction's unit, or a choice, as text."""
         return value if isinstance(value, str) else with_unit(value, self.unit)
 
 
-_THINK = _("Why might that be? Think before you read on.")
+_THINK_AGAIN = _("Why might that be? Think before you read on.")
 
 all_predictions: dict[str, Prediction] = {}
 
 
 def predict(prediction_id: str, *guess: object, unit: str = "", choices: Sequence[str] = ()) -> Prediction:
-    """Take the learner's guess, before the measurement; ``reveal`` scores it afterwards.
+    """Record the learner's guess before a measurement; `Prediction.reveal` scores it afterwards.
 
     Parameters
     ----------
     prediction_id
         Lesson and name, such as ``"04.amp-speed"``.
     guess
-        What stands in place of ``todo()``: one number that is not negative, or one of ``choices``.
-        Anything else gets one sentence, and the notebook goes on.
+        The learner's guess, in place of ``todo()``: one non-negative number, or one of ``choices``. For
+        anything else a message is printed; nothing is raised.
     unit
         The unit the guess is in: ``"×"``, ``"%"``, ``"ms"``, ``"MiB"``, ...
     choices
-        The answers to choose from, where it is not a number that is asked for.
+        The possible answers, if the question does not ask for a number.
 
     Returns
     -------
     Prediction
-        The same object for the same id, as long as the kernel lives: a cell that is run again before
-        the answer replaces the guess; after the answer the first guess stays.
+        The same object for the same id during a session. Running the cell again replaces the guess until
+        the answer is revealed; then it stays.
     """
     prediction = all_predictions.setdefault(prediction_id, Prediction(prediction_id))
     prediction.unit, prediction.choices = unit, tuple(choices)
-    kept = None if prediction.guess is None else prediction._written(prediction.guess)
+    earlier_guess = None if prediction.guess is None else prediction._format(prediction.guess)
     what = _("one of {choices}").format(choices=", ".join(map(repr, choices))) if choices else _("a number")
     if not guess or isinstance(guess[0], Todo):
         if not prediction.revealed:
             prediction.guess = None
-            prediction._recall()
+            prediction._restore_earlier_guess()
             if prediction.guess is None:
                 print(
                     _("No prediction yet: put {what} in place of todo() and run this cell again.").format(
@@ -206,13 +212,13 @@ def predict(prediction_id: str, *guess: object, unit: str = "", choices: Sequenc
                     )
                 )
             else:
-                guess = prediction._written(prediction.guess)
+                guess = prediction._format(prediction.guess)
                 print(_("Your prediction from an earlier session: {guess}.").format(guess=guess))
         return prediction
     try:
-        new = _guess(guess, prediction.choices)
+        new = _validated_guess(guess, prediction.choices)
     except UnusableError as problem:
-        stands = _(" (Until then {kept} stands.)").format(kept=kept) if kept else ""
+        stands = _(" (Until then {kept} stands.)").format(kept=earlier_guess) if earlier_guess else ""
         print(
             _("{problem}. Put {what} in place of todo() and run this cell again.{stands}").format(
                 problem=problem, what=what, stands=stands
@@ -222,19 +228,19 @@ def predict(prediction_id: str, *guess: object, unit: str = "", choices: Sequenc
     if prediction.revealed:
         if new != prediction.guess:
             stays = (
-                _("your first prediction, {kept}, stays").format(kept=kept)
-                if kept
+                _("your first prediction, {kept}, stays").format(kept=earlier_guess)
+                if earlier_guess
                 else _("this guess does not count")
             )
             print(_("You have seen the answer already, so {stays}.").format(stays=stays))
         return prediction
     prediction.guess = new
-    print(_("Your prediction: {written}.").format(written=prediction._written(new)))
+    print(_("Your prediction: {written}.").format(written=prediction._format(new)))
     return prediction
 
 
 def score(guess: float, found: Found, unit: str = "") -> tuple[Verdict, str]:
-    """Compare a guess with what was found; return the verdict and one sentence. See `Prediction.reveal`."""
+    """Compare a guess with the result; return the verdict and a sentence. The rules: `Prediction.reveal`."""
     high = guess > found.high
     side = _("too high") if high else _("too low")
     beyond = max(found.low - guess, guess - found.high, 0.0)
@@ -245,7 +251,7 @@ def score(guess: float, found: Found, unit: str = "") -> tuple[Verdict, str]:
         off_by = _("{beyond} points {side}").format(beyond=figure(beyond), side=side)
     else:
         if found.low * (1 - WIDTH) <= guess <= found.high * (1 + WIDTH):
-            return "close", _within(found, beyond, unit)
+            return "close", _closeness_comment(found, beyond, unit)
         nearest = found.high if high else found.low
         factor = max(guess / nearest, nearest / guess) if min(guess, nearest) > 0 else math.inf
         other_side = unit == "×" and (guess - 1) * (nearest - 1) < 0
@@ -253,11 +259,12 @@ def score(guess: float, found: Found, unit: str = "") -> tuple[Verdict, str]:
         off_by = side + (_(" by a factor of {factor}").format(factor=figure(factor)) * math.isfinite(factor))
         off_by += _(", and on the other side of 1") * other_side
     if verdict == "close":
-        return verdict, _within(found, beyond, unit)
-    return verdict, f"{off_by[0].upper()}{off_by[1:]}{_('.')}" + f" {_THINK}" * (verdict == "off")
+        return verdict, _closeness_comment(found, beyond, unit)
+    return verdict, f"{off_by[0].upper()}{off_by[1:]}{_('.')}" + f" {_THINK_AGAIN}" * (verdict == "off")
 
 
-def _within(found: Found, beyond: float, unit: str) -> str:
+def _closeness_comment(found: Found, beyond: float, unit: str) -> str:
+    """Return the comment on a close guess; ``beyond`` is its distance from the range, 0 inside."""
     if not beyond:
         return _("Exactly.") if found.low == found.high else _("Inside the range.")
     within = (
@@ -269,7 +276,7 @@ def _within(found: Found, beyond: float, unit: str) -> str:
 
 
 def figure(value: float) -> str:
-    """Write a number for reading: three digits, thousands with commas, no exponent where it can be."""
+    """Format a number with three digits, thousands separators, and an exponent if it is extreme."""
     if abs(value) >= 1e9 or 0 < abs(value) < 1e-4:
         return f"{value:.2e}"
     if abs(value) >= 1000:
@@ -278,23 +285,23 @@ def figure(value: float) -> str:
 
 
 def with_unit(value: float, unit: str) -> str:
-    """Write a number with its unit: ``"4×"``, ``"2 ms"``."""
+    """Format a number with its unit: ``"4×"``, ``"2 ms"``."""
     return f"{figure(value)}{'' if unit in ('', '×') else ' '}{unit}"
 
 
 def scale(guess: float, found: Found, unit: str = "") -> str:
-    """Return a small drawing: the range found on a line, and the guess below it.
+    """Return an SVG of a number line with the range found, and the guess below it.
 
     The line is logarithmic and at least a factor of 10 long; for percentages it goes from 0 to 100.
     """
     points = [found.low, found.high, guess]
     percent = unit == "%" and max(points) <= 100
     linear = unit == "%" or min(points) <= 0
-    places = points if linear else [math.log10(p) for p in points]
-    least, most = (0.0, 100.0) if percent else (min(places), max(places))
-    spare = max(0.15 * (most - least), 0.5 * (1 - (most - least)) if not linear else 0)
-    spare = 0.0 if percent else spare or 1.0
-    x = [60 + 280 * (p - least + spare) / (most - least + 2 * spare) for p in places]
+    positions = points if linear else [math.log10(p) for p in points]
+    least, most = (0.0, 100.0) if percent else (min(positions), max(positions))
+    margin = max(0.15 * (most - least), 0.5 * (1 - (most - least)) if not linear else 0)
+    margin = 0.0 if percent else margin or 1.0
+    x = [60 + 280 * (p - least + margin) / (most - least + 2 * margin) for p in positions]
     width = max(x[1] - x[0], 4)
     middle, below = (
         (x[0] + x[1]) / 2,
@@ -313,12 +320,13 @@ def scale(guess: float, found: Found, unit: str = "") -> str:
 
 
 class UnusableError(Exception):
-    """A guess or a finding that is not what was asked for; the message is the start of a sentence."""
+    """A guess or a result of the wrong kind; the message is the first part of a sentence."""
 
 
-def _guess(given: tuple[object, ...], choices: tuple[str, ...]) -> float | str:
+def _validated_guess(given: tuple[object, ...], choices: tuple[str, ...]) -> float | str:
+    """Return the guess in the arguments of `predict`: a float or one of ``choices``; else `UnusableError`."""
     if choices:
-        chosen = _choice(given[0], choices) if len(given) == 1 else None
+        chosen = _matching_choice(given[0], choices) if len(given) == 1 else None
         if chosen is None:
             raise UnusableError(
                 _("{first_given} is none of the answers").format(first_given=brief(given[0], 60))
@@ -335,19 +343,20 @@ def _guess(given: tuple[object, ...], choices: tuple[str, ...]) -> float | str:
                 first_given=brief(repr(given[0]), 60)
             )
         )
-    value = _number(given[0])
+    value = _finite_number(given[0])
     if value < 0:
         raise UnusableError(_("{value} is negative, and this quantity cannot be").format(value=figure(value)))
     return value
 
 
-def _choice(value: object, choices: Sequence[str]) -> str | None:
+def _matching_choice(value: object, choices: Sequence[str]) -> str | None:
+    """Return the choice that equals a value, ignoring case and surrounding spaces; None if there is none."""
     text = str(value).strip().lower() if isinstance(value, str | int | float) else None
     return next((choice for choice in choices if choice.lower() == text), None)
 
 
-def _number(value: Any) -> float:
-    """Return a finite float of a number, or of an array or tensor that holds one."""
+def _finite_number(value: Any) -> float:
+    """Return a number, or an array or tensor of one element, as a finite float; else `UnusableError`."""
     try:
         if hasattr(value, "item"):
             value = value.item()
@@ -363,20 +372,21 @@ def _number(value: Any) -> float:
     return number
 
 
-def _found(value: Any, unit: str, kind: str) -> Found:
-    """Turn what ``reveal`` was given into the prediction's unit."""
+def _to_found(value: Any, unit: str, kind: str) -> Found:
+    """Return the argument of `Prediction.reveal` (numbers or measurements) as a `Found`."""
     if hasattr(value, "median") and hasattr(value, "q1"):
-        return _of_measurements([value], unit)
+        return _found_from_measurements([value], unit)
     if isinstance(value, list | tuple) and value:
-        if all(hasattr(one, "median") and hasattr(one, "q1") for one in value):
-            return _of_measurements(value, unit)
-        numbers = sorted(_number(one) for one in value)
+        if all(hasattr(item, "median") and hasattr(item, "q1") for item in value):
+            return _found_from_measurements(value, unit)
+        numbers = sorted(_finite_number(item) for item in value)
         return Found(statistics.median(numbers), numbers[0], numbers[-1], kind)
-    number = _number(value)
+    number = _finite_number(value)
     return Found(number, number, number, kind)
 
 
-def _of_measurements(measurements: Sequence[Any], unit: str) -> Found:
+def _found_from_measurements(measurements: Sequence[Any], unit: str) -> Found:
+    """Return the median and the range of measurements in ``unit``; `UnusableError` if theirs is another."""
     base, size = to_base_unit(unit)
     lows, middles, highs = [], [], []
     for m in measurements:

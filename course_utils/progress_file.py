@@ -1,6 +1,7 @@
-"""The learner's progress: one local file, one line an attempt or a prediction, never sent anywhere.
+"""The learner's progress: a local JSON Lines file with an attempt or a prediction on each line.
 
-Lines are only ever appended, so two notebooks can write at once and a damaged line costs no other.
+Lines are only appended, so two notebooks can write at once, and a damaged line does not affect others.
+Nothing is sent anywhere.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from course_language import _
 
 from . import files
 
-MOVED = {"05.sharded_bytes": "10.sharded_bytes"}
-"""Exercises that were solved under another id, before they moved to another lesson."""
+RENAMED_EXERCISES = {"05.sharded_bytes": "10.sharded_bytes"}
+"""Former ids of exercises that moved to another lesson, to the present ones."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One checked answer: when, which exercise, and what the check said."""
+    """One checked answer: ISO 8601 time, the exercise's id, and the outcome and diagnosis of its `Result`."""
 
     time: str
     exercise: str
@@ -33,45 +34,50 @@ class Attempt:
 
 
 def progress_file() -> Path:
-    """Return where progress is kept: ``COURSE_PROGRESS``, or a folder in the learner's home."""
-    chosen = os.environ.get("COURSE_PROGRESS")
-    return Path(chosen) if chosen else Path.home() / ".pytorch-gpu-course" / "progress.jsonl"
+    """Return the progress file's path: ``COURSE_PROGRESS``, or ~/.pytorch-gpu-course/progress.jsonl."""
+    configured = os.environ.get("COURSE_PROGRESS")
+    return Path(configured) if configured else Path.home() / ".pytorch-gpu-course" / "progress.jsonl"
 
 
-def move(new: Path) -> None:
-    """Keep progress in ``new`` from now on; earlier lines are carried over, none twice.
+def move_to(new: Path) -> None:
+    """Use ``new`` as the progress file from now on, with the old file's lines appended, without duplicates.
+
+    Sets ``COURSE_PROGRESS``; the old file stays.
 
     Raises
     ------
     OSError
-        Where ``new`` cannot be read or written; then progress stays where it was.
+        If ``new`` cannot be read or written; then the old progress file remains in use.
     """
     old = progress_file()
     new.parent.mkdir(parents=True, exist_ok=True)
     with new.open("a+b") as file:
         file.seek(0)
-        there = file.read()
+        existing = file.read()
         if old.is_file() and not old.samefile(new):
-            known = set(there.splitlines())
-            more = [line for line in old.read_bytes().splitlines() if line and line not in known]
-            torn = there[-1:] not in (b"", b"\n")
-            file.write(b"\n" * torn + b"".join(line + b"\n" for line in more))
+            existing_lines = set(existing.splitlines())
+            new_lines = [
+                line for line in old.read_bytes().splitlines() if line and line not in existing_lines
+            ]
+            is_torn = existing[-1:] not in (b"", b"\n")
+            file.write(b"\n" * is_torn + b"".join(line + b"\n" for line in new_lines))
     os.environ["COURSE_PROGRESS"] = str(new)
 
 
-def note(exercise: str, outcome: str, diagnosis: str = "") -> None:
-    """Append an attempt; say so, and go on, where the file cannot be written."""
+def record_attempt(exercise: str, outcome: str, diagnosis: str = "") -> None:
+    """Append an attempt to the progress file; if that fails, print why."""
     _append({"exercise": exercise, "outcome": outcome, "diagnosis": diagnosis})
 
 
-def note_prediction(
+def record_prediction(
     prediction: str, verdict: str, guess: float | str, found: list[float] | str, unit: str = ""
 ) -> None:
-    """Append a prediction that was scored, with what was guessed and the range that was found."""
+    """Append a scored prediction, with the guess and the result: ``[low, high]``, or a choice."""
     _append({"prediction": prediction, "verdict": verdict, "guess": guess, "found": found, "unit": unit})
 
 
 def _append(entry: dict[str, Any]) -> None:
+    """Append an entry with the current time as a line of JSON; if that fails, print why."""
     line = {"time": datetime.now(timezone.utc).isoformat(timespec="seconds"), **entry}
     path = progress_file()
     try:
@@ -79,8 +85,8 @@ def _append(entry: dict[str, Any]) -> None:
         with path.open("a+b") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(end - 1, 0))
-            torn = file.read(1) not in (b"", b"\n")  # the last line was cut off: begin a new one
-            file.write(("\n" * torn + json.dumps(line) + "\n").encode())
+            is_torn = file.read(1) not in (b"", b"\n")  # the last line was cut off: begin a new one
+            file.write(("\n" * is_torn + json.dumps(line) + "\n").encode())
     except OSError as error:
         print(
             _("(your progress could not be kept in {path}: {strerror})").format(
@@ -90,47 +96,49 @@ def _append(entry: dict[str, Any]) -> None:
 
 
 def attempts() -> Iterator[Attempt]:
-    """Read all attempts, oldest first; lines that are damaged or foreign are passed over."""
-    for raw in _lines():
+    """Yield all attempts in the progress file, oldest first; damaged and other lines are skipped."""
+    for raw in _read_lines():
         with suppress(KeyError, TypeError, IndexError):
-            time, asked, *said = (raw[k] for k in ("time", "exercise", "outcome", "diagnosis"))
-            if all(isinstance(part, str) for part in (time, asked, *said)):
-                yield Attempt(time, MOVED.get(asked, asked), *said)
+            time, exercise, *outcome_and_diagnosis = (
+                raw[k] for k in ("time", "exercise", "outcome", "diagnosis")
+            )
+            if all(isinstance(part, str) for part in (time, exercise, *outcome_and_diagnosis)):
+                yield Attempt(time, RENAMED_EXERCISES.get(exercise, exercise), *outcome_and_diagnosis)
 
 
 def predictions() -> dict[str, str]:
-    """Return the verdict on the first prediction of each id; the answer to later ones was known."""
+    """Return the verdict on the first prediction of each id; for later ones the answer was known."""
     first: dict[str, str] = {}
-    for raw in _lines():
+    for raw in _read_lines():
         with suppress(KeyError, TypeError):
             first.setdefault(str(raw["prediction"]), str(raw["verdict"]))
     return first
 
 
 def first_guess(prediction: str, unit: str = "") -> Any:
-    """Return the guess with which a prediction was first scored, or None; it must be in this unit."""
-    for raw in _lines():
+    """Return the guess of the first scored prediction of an id; None if there is none, or in another unit."""
+    for raw in _read_lines():
         with suppress(KeyError, TypeError):
             if raw["prediction"] == prediction:
                 return raw["guess"] if raw["unit"] == unit else None
     return None
 
 
-def _lines() -> Iterator[Any]:
-    """Read what is JSON in the file, line by line."""
+def _read_lines() -> Iterator[Any]:
+    """Yield the parsed lines of the progress file; skip invalid ones. Print why if it cannot be read."""
     path = progress_file()
     try:
-        # More than an answer a minute, day and night, writes in four months.
-        lines = files.read_text(path, most=20_000_000, errors="replace").splitlines()
+        # 20 MB: more than one attempt per minute for four months.
+        lines = files.read_text(path, max_bytes=20_000_000, errors="replace").splitlines()
     except files.FileError as error:
         if path.exists():
             print(_("(your progress in {path} is not read: {error})").format(path=path, error=error))
         return
     for line in lines:
-        with suppress(files.FileError):  # damaged, or nested without end
+        with suppress(files.FileError):  # damaged, or nested too deeply
             yield files.parse(line)
 
 
 def solved() -> set[str]:
-    """Return the ids of the exercises that were right at least once."""
+    """Return the ids of the exercises with at least one right attempt."""
     return {attempt.exercise for attempt in attempts() if attempt.outcome == "right"}

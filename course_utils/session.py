@@ -1,4 +1,4 @@
-"""The learner's session: what the setup cell calls, and the map with their progress."""
+"""A lesson's session: `start`, which the setup cell calls, and the table of lessons with the progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ NEEDED = ("torch", "numpy", "matplotlib", "tqdm", "yaml")
 
 
 def start(lesson_id: str) -> LessonExercises:
-    """Get a notebook ready: check what it needs, set the plotting style, return its exercises.
+    """Prepare a notebook: check for its packages, set the plotting style, and return the exercises.
+
+    On Colab and Kaggle, print how to get a GPU if there is none.
 
     Parameters
     ----------
@@ -28,7 +30,7 @@ def start(lesson_id: str) -> LessonExercises:
     Raises
     ------
     ModuleNotFoundError
-        Where this kernel's Python lacks something the lessons import; the message says what to do.
+        If this kernel's Python lacks a package that the lessons import; the message says what to do.
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
@@ -50,20 +52,20 @@ def start(lesson_id: str) -> LessonExercises:
 
 @cache
 def remind_of_setup() -> None:
-    """Say once what comes first, where a cell of a lesson runs before the setup cell has made ``ex``."""
+    """Print once that the setup cell must run first, if ``ex`` is not defined in the notebook."""
     shell = ipython_shell()
     if shell is not None and "ex" not in shell.user_ns:
         print(_("Run the setup cell at the top of the lesson first. It makes ex, which checks your answers."))
 
 
 def course_map() -> None:
-    """Show the lessons with the learner's progress in each."""
-    done = progress_file.solved()
+    """Show a table of the lessons with the learner's progress in each."""
+    solved = progress_file.solved()
     tried = {attempt.exercise for attempt in progress_file.attempts()}
     rows = []
     for entry in load_course().lessons:
         ids = [exercise.id for exercise in lesson(entry.id)]
-        right = sum(i in done for i in ids)
+        right = sum(i in solved for i in ids)
         state = (
             _("planned")
             if entry.planned
@@ -74,12 +76,12 @@ def course_map() -> None:
         marks = "●" * right + "○" * (len(ids) - right)
         rows.append((entry.id, entry.title, _("{time} min").format(time=entry.time), marks, state))
     text, page = table(("", _("Lesson"), _("Time"), "", _("Your progress")), rows)
-    where = _("Kept in {progress_file}, on this machine only.").format(
+    note = _("Kept in {progress_file}, on this machine only.").format(
         progress_file=progress_file.progress_file()
     )
     if verdicts := progress_file.predictions().values():
         close = sum(verdict == "close" for verdict in verdicts)
-        where = _("Predictions: {n_verdicts} made, {close} close. {where}").format(
-            n_verdicts=len(verdicts), close=close, where=where
+        note = _("Predictions: {n_verdicts} made, {close} close. {where}").format(
+            n_verdicts=len(verdicts), close=close, where=note
         )
-    show(Bundle(text=f"{text}\n{where}", html=f"{page}<div style='opacity:.75'>{where}</div>"))
+    show(Bundle(text=f"{text}\n{note}", html=f"{page}<div style='opacity:.75'>{note}</div>"))

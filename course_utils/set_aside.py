@@ -1,4 +1,4 @@
-"""A learner's notebook under a dated name, when a fresh one takes its place."""
+"""Rename a learner's notebook to a dated name, before a fresh one takes its place."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from course_language import _
 RELOAD = _("If it is open in JupyterLab, choose File > Reload Notebook from Disk there.")
 
 is_dated = re.compile(r".+_mine_\d{4}-\d\d-\d\d(_\d+)?\.ipynb").fullmatch
-"""Tells whether a file has the name of a notebook that was set aside."""
+"""Return a match if a file's name is that of a notebook that `set_aside` renamed, else None."""
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a notebook to ``NAME_mine_DATE.ipynb``, or with ``_2``, ``_3`` where that is taken.
+    """Rename a notebook to ``NAME_mine_DATE.ipynb``, or with ``_2``, ``_3`` if that exists.
 
     Returns
     -------
     Path
-        The new name, which no file had before.
+        The new path; no existing file is overwritten.
     """
     for number in itertools.count(1):
-        again = "" if number == 1 else f"_{number}"
-        mine = path.with_name(f"{path.stem}_mine_{date.today().isoformat()}{again}{path.suffix}")
+        suffix = "" if number == 1 else f"_{number}"
+        dated = path.with_name(f"{path.stem}_mine_{date.today().isoformat()}{suffix}{path.suffix}")
         try:
-            os.link(path, mine)  # takes the name, whoever else asks for it now
+            os.link(path, dated)  # atomic: fails if another process has created that name
         except FileExistsError:
             continue
-        except (OSError, NotImplementedError):  # a disk on which a file has but one name
-            return path.rename(mine)
+        except (OSError, NotImplementedError):  # a file system without hard links
+            return path.rename(dated)
         try:
             path.unlink()
         except OSError:
-            os.unlink(mine)
+            os.unlink(dated)
             raise
-        return mine
+        return dated
     raise AssertionError(_("numbers do not end"))

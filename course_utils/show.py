@@ -1,4 +1,4 @@
-"""Show a thing as HTML in a notebook and as text anywhere else."""
+"""Display output as HTML in a notebook and as text elsewhere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .this_machine import in_notebook
 
 @dataclass(frozen=True)
 class Bundle:
-    """One piece of output in two forms: ``text`` for a terminal or a test, ``html`` for a notebook."""
+    """Output as ``text`` for a terminal and ``html`` for a notebook; ``extra`` has more, by MIME type."""
 
     text: str
     html: str
@@ -31,7 +31,7 @@ class Bundle:
 
 
 def show(bundle: Bundle) -> None:
-    """Display it in a notebook, print it elsewhere."""
+    """Display output in a notebook, print its text elsewhere."""
     if in_notebook():
         from IPython.display import display
 
@@ -51,25 +51,25 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]], classes: Sequence[
         The cells; each is shown with ``str``.
     classes
         For each row a kind (``"measured"``, ``"recorded"``, ``"modelled"``, ``"published"``), which
-        gives the row its look; or nothing.
+        determines its style, or ""; missing ones are "".
     """
     texts = [[_(cell) if cell in LOOK else str(cell) for cell in row] for row in [head, *rows]]
     head, *cells = texts
     widths = [max(len(line[i]) for line in texts) for i in range(len(head))]
     lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in texts]
-    looks = list(classes) + [""] * (len(rows) - len(classes))
+    kinds = list(classes) + [""] * (len(rows) - len(classes))
     body = "".join(
-        f'<tr style="{LOOK.get(look, "")}">'
+        f'<tr style="{LOOK.get(kind, "")}">'
         + "".join(
-            f'<td style="text-align:left{_KEEP if len(cell) <= 24 else ""}">{html.escape(cell)}</td>'
+            f'<td style="text-align:left{_NO_WRAP if len(cell) <= 24 else ""}">{html.escape(cell)}</td>'
             for cell in row
         )
         + "</tr>"
-        for row, look in zip(cells, looks, strict=True)
+        for row, kind in zip(cells, kinds, strict=True)
     )
     titles = "".join(f'<th style="text-align:left">{html.escape(name)}</th>' for name in head)
     page = f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
-    return "\n".join(lines), page + (real_gpus_link() if "modelled" in looks else "")
+    return "\n".join(lines), page + (real_gpus_link() if "modelled" in kinds else "")
 
 
 REAL_GPUS = "handbook/fidelity.md"
@@ -77,7 +77,7 @@ REAL_GPUS = "handbook/fidelity.md"
 
 @cache
 def real_gpus_link() -> str:
-    """Return what stands below each table with something modelled: the way to how far that can be trusted."""
+    """Return the HTML line below tables with modelled numbers: a link to their comparison with real GPUs."""
     course, label = load_course(), _("How far the simulated GPU is from real ones")
     if course.repository or (course.path.parent.parent / REAL_GPUS).is_file():
         label = f'<a href="{course.page(REAL_GPUS)}">{label}</a>'
@@ -100,7 +100,7 @@ def show_table(
     kinds
         For each row ``"measured"``, ``"recorded"``, ``"modelled"`` or ``"published"``.
     note
-        What to say below it, if anything; several lines are apart.
+        Text below the table; each line is a paragraph of its own.
     """
     text, page = table(head, rows, kinds)
     for line in note.splitlines():
@@ -109,9 +109,9 @@ def show_table(
     show(Bundle(text, page))
 
 
-_KEEP = ";white-space:nowrap"  # a figure and its unit, or a date, stay on one line
+_NO_WRAP = ";white-space:nowrap"  # no line break in a short cell, such as a number and its unit
 
-# One look for each kind of number, in every table, readable on a light and on a dark page.
+# The CSS style of a table's row for each kind of number; readable on light and dark pages.
 LOOK = {
     N_("measured"): "font-weight:bold",
     N_("recorded"): "",

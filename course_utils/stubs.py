@@ -1,4 +1,4 @@
-"""The stub of an exercise in a cell: found, and replaced by an answer, by syntax-tree positions."""
+"""Find the stub of an exercise in a cell, by its syntax tree, and replace it with an answer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class AuthoringError(ValueError):
-    """Something an author must mend by hand; the message is one sentence with the remedy."""
+    """An error in a notebook's source that its author must fix; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Stub:
-    """Where an exercise is answered: a function or a value, lines ``first`` to ``last`` of a cell."""
+    """An exercise's stub: the function or variable ``name``, in lines ``first`` to ``last`` of a cell."""
 
     exercise: str
     name: str
@@ -33,14 +33,14 @@ class Stub:
 
 
 def exercise_id(cell: NotebookNode) -> str | None:
-    """Return the id of the exercise a cell holds, such as ``01.speedup``, or None."""
+    """Return the id of the exercise in a cell, such as ``01.speedup``; None if it has none."""
     if "exercise" not in cell.metadata.get("tags", []):
         return None
     return cell.metadata.get("course", {}).get("exercise")
 
 
-def replaced(source: str, stub: Stub, answer: str) -> str:
-    """Return an exercise cell's source with an answer, or with nothing, in place of its stub."""
+def replace_stub(source: str, stub: Stub, answer: str) -> str:
+    """Return an exercise cell's source with its stub replaced by an answer; "" removes the stub."""
     lines = source.splitlines()
     lines[stub.first - 1 : stub.last] = answer.splitlines()
     return "\n".join(lines)
@@ -52,7 +52,7 @@ def find_stub(cell: NotebookNode, exercise: Exercise) -> Stub:
     Raises
     ------
     AuthoringError
-        If there is none, more than one, or its name or arguments are not the reference's.
+        If there is none or more than one, or if its name or arguments differ from the reference's.
     """
     try:
         body = ast.parse(cell.source).body
@@ -62,17 +62,17 @@ def find_stub(cell: NotebookNode, exercise: Exercise) -> Stub:
                 id=exercise.id, msg=error.msg, lineno=error.lineno
             )
         ) from None
-    found = [node for node in body if _holds_todo(node)]
-    if len(found) != 1:
+    stubs = [node for node in body if _calls_todo(node)]
+    if len(stubs) != 1:
         raise AuthoringError(
             _("{id}: the cell has {n_found} stubs with todo(), not one").format(
-                id=exercise.id, n_found=len(found)
+                id=exercise.id, n_found=len(stubs)
             )
         )
-    node = found[0]
+    node = stubs[0]
     match node:
         case ast.FunctionDef():
-            _same_signature(node, exercise)
+            _check_signature(node, exercise)
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             return Stub(exercise.id, node.name, False, first, node.end_lineno or node.lineno)
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="todo"))):
@@ -86,7 +86,8 @@ def find_stub(cell: NotebookNode, exercise: Exercise) -> Stub:
     )
 
 
-def _holds_todo(node: ast.AST) -> bool:
+def _calls_todo(node: ast.AST) -> bool:
+    """Return whether there is a call of ``todo`` in a syntax tree."""
     return any(
         isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "todo"
         for inner in ast.walk(node)
@@ -94,6 +95,7 @@ def _holds_todo(node: ast.AST) -> bool:
 
 
 def _reference(exercise: Exercise) -> tuple[str, ast.FunctionDef]:
+    """Return the source of an exercise's reference, and its syntax tree."""
     source = textwrap.dedent(inspect.getsource(exercise.reference))
     node = ast.parse(source).body[0]
     if not isinstance(node, ast.FunctionDef):
@@ -103,7 +105,8 @@ def _reference(exercise: Exercise) -> tuple[str, ast.FunctionDef]:
     return source, node
 
 
-def _same_signature(stub: ast.FunctionDef, exercise: Exercise) -> None:
+def _check_signature(stub: ast.FunctionDef, exercise: Exercise) -> None:
+    """Raise `AuthoringError` if a stub's name or arguments differ from the reference's."""
     __, reference = _reference(exercise)
     if stub.name != reference.name:
         raise AuthoringError(
@@ -111,16 +114,17 @@ def _same_signature(stub: ast.FunctionDef, exercise: Exercise) -> None:
                 id=exercise.id, stub=stub.name, reference=reference.name
             )
         )
-    mine, theirs = (_argument_names(node) for node in (stub, reference))
-    if mine != theirs:
+    stub_arguments, reference_arguments = (_arguments(node) for node in (stub, reference))
+    if stub_arguments != reference_arguments:
         raise AuthoringError(
             _("{id}: the stub takes ({mine}), the reference ({theirs})").format(
-                id=exercise.id, mine=", ".join(mine), theirs=", ".join(theirs)
+                id=exercise.id, mine=", ".join(stub_arguments), theirs=", ".join(reference_arguments)
             )
         )
 
 
-def _argument_names(node: ast.FunctionDef) -> list[str]:
+def _arguments(node: ast.FunctionDef) -> list[str]:
+    """Return a function's arguments, with defaults and without annotations, as source text."""
     args = copy.deepcopy(node.args)
     for arg in ast.walk(args):
         if isinstance(arg, ast.arg):
@@ -129,7 +133,7 @@ def _argument_names(node: ast.FunctionDef) -> list[str]:
 
 
 def solution(exercise: Exercise, stub: Stub) -> str:
-    """Return the reference in the form of a stub: a function, or ``name = VALUE``."""
+    """Return the reference's source in the form of the stub: a function, or ``name = VALUE``."""
     source, node = _reference(exercise)
     if not stub.is_value:
         return source.rstrip()
@@ -144,7 +148,9 @@ def solution(exercise: Exercise, stub: Stub) -> str:
     lines = source.splitlines()
     first = before[0].lineno if before else last.lineno
     text = textwrap.dedent("\n".join(lines[first - 1 : last.end_lineno]))
-    kept = text.splitlines()
-    place = last.lineno - first
-    kept[place] = f"{stub.name} = {kept[place].removeprefix('return').lstrip()}"
-    return "\n".join(kept)
+    solution_lines = text.splitlines()
+    return_line = last.lineno - first
+    solution_lines[return_line] = (
+        f"{stub.name} = {solution_lines[return_line].removeprefix('return').lstrip()}"
+    )
+    return "\n".join(solution_lines)

@@ -1,4 +1,4 @@
-"""Where the course runs: the machine and the platform, in words."""
+"""The platform and the machine that the course runs on."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from typing import Any
 
 from course_language import _
 
-OLDEST_TORCH = (2, 10)  # the floor of pyproject.toml; a test compares
+OLDEST_TORCH = (2, 10)  # the minimum in pyproject.toml; a test compares
 
 CLICKS = {
     "colab": "Runtime > Change runtime type > T4 GPU",
     "kaggle": "Settings > Accelerator > GPU T4 x2",
 }
-"""Where a notebook's GPU is switched on."""
+"""The menu path that enables a GPU for a notebook, on each cloud platform."""
 
 
 def old_torch(version: str) -> str | None:
-    """Return the sentence for a PyTorch that is older than the course needs, None for another one.
+    """Return an error message if a version of PyTorch is older than the course needs, else None.
 
     Parameters
     ----------
     version
-        As ``torch.__version__``.
+        Such as ``torch.__version__``.
     """
     if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) >= OLDEST_TORCH:
         return None
@@ -38,29 +38,30 @@ def old_torch(version: str) -> str | None:
 
 
 def where() -> str:
-    """Return ``"colab"``, ``"kaggle"`` or ``"local"``."""
+    """Return the platform that the course runs on: ``"colab"``, ``"kaggle"`` or ``"local"``."""
     if "COLAB_RELEASE_TAG" in os.environ or "google.colab" in sys.modules:
         return "colab"
     return "kaggle" if "KAGGLE_KERNEL_RUN_TYPE" in os.environ else "local"
 
 
 def usable_cores() -> int:
-    """Return how many CPU cores this process may use (an affinity mask can make them fewer)."""
+    """Return how many CPU cores this process may use, by its affinity mask if there is one."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def cpu_name() -> str:
-    """Return the processor's name, as the system gives it."""
+    """Return the processor's name as reported by the system, or "CPU"."""
     return _cpu_info("model name") or platform.processor() or platform.machine() or "CPU"
 
 
 def cpu_flags() -> frozenset[str]:
-    """Return the processor's feature flags; empty where the system does not list them."""
+    """Return the processor's feature flags, such as "avx2", from /proc/cpuinfo; empty on other systems."""
     return frozenset(_cpu_info("flags", "Features").split())
 
 
 def _cpu_info(*names: str) -> str:
+    """Return the first value in /proc/cpuinfo whose name begins with one of these; "" if there is none."""
     info = Path("/proc/cpuinfo")
     text = info.read_text(encoding="utf-8", errors="replace") if info.is_file() else ""
     lines = (line for line in text.splitlines() if line.startswith(names))
@@ -68,11 +69,11 @@ def _cpu_info(*names: str) -> str:
 
 
 def ipython_shell() -> Any:
-    """Return IPython's shell, whose ``user_ns`` is the notebook's namespace; None in plain Python."""
+    """Return the InteractiveShell, whose ``user_ns`` is the notebook's namespace; None in plain Python."""
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython else None
 
 
 def in_notebook() -> bool:
-    """Return whether the code runs in a Jupyter kernel (not in plain Python or an IPython shell)."""
+    """Return whether the code runs in a Jupyter kernel, not in plain Python or a terminal's IPython."""
     return hasattr(ipython_shell(), "kernel")

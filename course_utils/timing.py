@@ -1,7 +1,7 @@
-"""Time a piece of work honestly, on any device.
+"""Measure execution times on any device.
 
-`measure` is a thin layer over ``torch.utils.benchmark.Timer``: it warms up, waits for the device
-before it reads the clock, uses all threads that PyTorch uses, repeats, and keeps every repetition.
+`measure` is a thin layer over ``torch.utils.benchmark.Timer``: it warms up, synchronizes the device before
+each reading of the clock, uses PyTorch's number of threads, and times several repetitions.
 """
 
 from __future__ import annotations
@@ -34,53 +34,54 @@ _log.setLevel(_level)
 
 __all__ = ["Measurement", "host_clock", "kind_of", "measure", "seconds", "take_turns"]
 
-LEAST = 5
-"""The least number of repetitions that a median and its quartiles rest on."""
+MIN_REPETITIONS = 5
+"""The minimum number of repetitions for a median and its quartiles."""
 
 SIM_CALLS_PER_REPEAT = 10
-"""How many calls of something very short make one repetition on the simulated device."""
+"""How many calls make one repetition on the simulated device, if a call takes less than 0.1 ms."""
 
 BLOCKS = 20
-"""How many repetitions to aim at. A repetition of something short is the mean over a block of calls."""
+"""The number of repetitions to aim at. If a call is short, a repetition is the mean over a block of calls."""
 
 
 ONE_CALL = ("matmul", "add", "copy", "launch", "host_to_device")
-"""Recorded experiments that ask the device for one kernel or one copy."""
+"""Recorded experiments that launch a single kernel or a single copy."""
 
 
 class _Kind(str):
-    def __format__(self, spec: str) -> str:  # in an f-string, the lesson's word for it
+    """A kind of number, which an f-string formats in the chosen language."""
+
+    def __format__(self, spec: str) -> str:
         return format(_(str(self)), spec)
 
 
 def kind_of(device: torch.device | str) -> str:
-    """Return the kind of what is timed on a device: *measured*, or on the simulated one *modelled*."""
+    """Return the kind of times on a device: ``"modelled"`` on the simulated one, else ``"measured"``."""
     return _Kind("modelled" if torch.device(device).type == "sim" else "measured")
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A number and where it is from: the median and the quartiles of ``n`` repetitions.
+    """A result and its origin: the median and the quartiles of ``n`` repetitions.
 
     Attributes
     ----------
     label
         What was measured, in a few words.
     median, q1, q3, n
-        The figures, in ``unit``. A published number may come without quartiles: then they are None,
-        and so may ``n`` be.
+        The figures, in ``unit``. For published numbers, the quartiles and ``n`` may be None.
     device, machine, torch, threads, date
-        Where and when. A published number has the hardware's name for both device and machine.
+        Where and when it was measured. For published numbers, device and machine are the hardware's name.
     kind
         ``"measured"``, ``"recorded"``, ``"modelled"`` or ``"published"``.
     unit, quantity
         ``"s"`` and ``"time"``, ``"B"`` and ``"peak memory"``, ``"1"`` and ``"test accuracy"``, …
     source
-        Where a published number is printed.
+        The citation of a published number.
     experiment, parameters
-        The experiment of ``tools.records`` that gave it, and with what, for a record.
+        The experiment of ``tools.records``, and its parameters, for a record.
     single
-        Whether the device was asked for one kernel or one copy alone, which is modelled better.
+        Whether it is the time of a single kernel or copy, for which the model is more accurate.
     """
 
     label: str
@@ -103,12 +104,12 @@ class Measurement:
 
     @classmethod
     def of(cls, values: Sequence[float], label: str, device: torch.device | str, **more: Any) -> Measurement:
-        """Return the median and the quartiles of values taken on a device, here and today.
+        """Return the `Measurement` of values measured on a device of this machine, now.
 
         Parameters
         ----------
         values
-            One for each repetition; a single one is its own quartiles.
+            One for each repetition; of a single one, both quartiles are equal to it.
         label, device
             What was measured, and where. On the simulated device it is *modelled*.
         more
@@ -147,14 +148,14 @@ class Measurement:
 
     @property
     def likely(self) -> profiles.Spread | None:
-        """How far real cards are from it, where it is a modelled time or rate; else None."""
-        known = self.kind == "modelled" and (self.unit == "s" or self.unit.endswith("/s"))
+        """How far real cards are from a modelled time or rate; None for other kinds and quantities."""
+        is_modelled_time = self.kind == "modelled" and (self.unit == "s" or self.unit.endswith("/s"))
         single = self.single or self.experiment in ONE_CALL
-        return profiles.spread(self.machine, single) if known else None
+        return profiles.spread(self.machine, single) if is_modelled_time else None
 
     @property
     def interval(self) -> tuple[float | None, float | None]:
-        """From where to where: the quartiles, or where a real card would be in eight of ten cases."""
+        """The range ``(low, high)``: the quartiles; if modelled, where 80 % of real cards would be."""
         likely = self.likely
         if likely is None or self.q1 is None or self.q3 is None:
             return self.q1, self.q3
@@ -163,12 +164,12 @@ class Measurement:
         return self.q1 / likely.high, self.q3 / likely.low
 
     def written(self, figure: str = "median") -> str:
-        """Return ``median``, ``q1`` or ``q3`` with its unit: ``"1.23 ms"``; nothing where there is none."""
+        """Return ``"median"``, ``"q1"`` or ``"q3"`` with its unit: ``"1.23 ms"``; "" if it is None."""
         value = getattr(self, figure)
         return "" if value is None else amount(value, self.unit, self.quantity)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values, ready for JSON; times in seconds."""
+        """Return the fields as a JSON-serialisable dict; times are in seconds."""
         return asdict(self)
 
 
@@ -179,20 +180,19 @@ def measure(
     device: torch.device | str | None = None,
     min_seconds: float = 0.2,
 ) -> Measurement:
-    """Time ``fn()``: warm up, synchronise, repeat.
+    """Measure the time of ``fn()``, with warm-up, synchronization and repetitions.
 
     Parameters
     ----------
     fn
-        What to time. It takes no argument; its result is thrown away.
+        The function to time, without arguments; its result is discarded.
     label
-        What it is, in a few words.
+        A short description; by default the function's name.
     device
-        The device the work runs on, which is waited for before the clock is read. By default the
-        current accelerator, or the CPU where there is none, or where it is the simulated one and the
-        work asks nothing of it.
+        The device that ``fn`` uses, which is synchronized before the clock is read. By default the current
+        accelerator; the CPU if there is none, or if it is the simulated one and ``fn`` does not use it.
     min_seconds
-        How long to go on repeating, in seconds. At least five repetitions are made in any case.
+        The minimum total time of the repetitions, in seconds. There are at least five.
 
     Returns
     -------
@@ -202,7 +202,7 @@ def measure(
     Raises
     ------
     TypeError
-        Where ``fn`` cannot be called.
+        If ``fn`` is not callable.
 
     Notes
     -----
@@ -217,42 +217,46 @@ def measure(
         raise TypeError(
             _("measure() wants a function it can call, such as lambda: a @ b; got {fn!r}").format(fn=fn)
         )
-    device = _place(fn) if device is None else torch.device(device)
+    device = _device_used_by(fn) if device is None else torch.device(device)
 
     host = host_clock(device)
 
     def clock() -> float:
+        """Return the host's time in seconds, after the device has finished its work."""
         synchronize(device)
         return host()
 
     simulated = device.type == "sim"
-    with simgpu.count() as asked:
-        once = _warm_up(fn, clock, 0 if simulated else min_seconds)
+    with simgpu.count() as counted:
+        once = _warm_up_and_time(fn, clock, 0 if simulated else min_seconds)
     if simulated:
-        times = [_block(fn, clock, SIM_CALLS_PER_REPEAT if once < 1e-4 else 1) for _ in range(LEAST)]
+        times = [
+            _mean_call_seconds(fn, clock, SIM_CALLS_PER_REPEAT if once < 1e-4 else 1)
+            for _ in range(MIN_REPETITIONS)
+        ]
     else:
         timer = Timer("fn()", globals={"fn": fn}, timer=clock, num_threads=torch.get_num_threads())
-        times = _repeat(timer, once, min_seconds)
-    single = simulated and asked.launches + len(asked.copies) == 2  # called twice to warm up
+        times = _time_repetitions(timer, once, min_seconds)
+    single = simulated and counted.launches + len(counted.copies) == 2  # the warm-up calls it twice
     return Measurement.of(times, label or getattr(fn, "__name__", "work"), device, single=single)
 
 
 def take_turns(
     first: Callable[[], float], second: Callable[[], float], rounds: Iterable[object]
 ) -> tuple[list[float], list[float]]:
-    """Call two functions in turns, so that whatever else the machine does disturbs both alike.
+    """Call two functions alternately, so that other load on the machine affects both equally.
 
     Parameters
     ----------
     first, second
-        What to call; each begins every second round.
+        The functions; each goes first in every other round.
     rounds
-        As many as it has items, such as ``range(9)``.
+        An iterable with an item for each round, such as ``range(9)``.
 
     Returns
     -------
     tuple
-        What the calls returned, of the first and of the second, round by round.
+        Two lists: the results of the first and of the second function, one for each round.
     """
     turns = (first, second)
     returned: tuple[list[float], list[float]] = ([], [])
@@ -262,24 +266,27 @@ def take_turns(
     return returned
 
 
-def _place(fn: Callable[[], object]) -> torch.device:
-    """Return the device that ``fn`` works on, as far as that can be known; it may be called once."""
+def _device_used_by(fn: Callable[[], object]) -> torch.device:
+    """Return the current accelerator, or the CPU if there is none.
+
+    If it is the simulated device, call ``fn`` once, and return the CPU if it does not use that device.
+    """
     if not torch.accelerator.is_available():
         return torch.device("cpu")
     device = torch.accelerator.current_accelerator()
     if device.type != "sim":
         return device
-    with simgpu.count() as asked:
+    with simgpu.count() as counted:
         fn()
-    on_it = asked.launches or asked.copies
+    on_it = counted.launches or counted.copies
     return torch.device("sim", torch.sim.current_device()) if on_it else torch.device("cpu")
 
 
 def host_clock(device: torch.device | str) -> Callable[[], float]:
-    """Return the function that reads the host's time in seconds, for work on a device.
+    """Return a clock for work on a device: a function that returns the host's time in seconds.
 
-    It is ``time.perf_counter``; for the simulated device it is the virtual clock's host time. Like any
-    clock it does not wait for the device: synchronise first.
+    It is ``time.perf_counter``, or for the simulated device the host time of its virtual clock. It does
+    not wait for the device: synchronize first.
     """
     if torch.device(device).type != "sim":
         return perf_counter
@@ -287,27 +294,30 @@ def host_clock(device: torch.device | str) -> Callable[[], float]:
     return lambda: clock.host
 
 
-def _repeat(timer: Timer, once: float, min_seconds: float) -> list[float]:
-    """Return the times of repetitions: of single calls, or of blocks where a call is short."""
+def _time_repetitions(timer: Timer, once: float, min_seconds: float) -> list[float]:
+    """Return the seconds for one call in each repetition; a repetition of a short call is a block of calls.
+
+    ``once`` is the time of one call, in seconds.
+    """
     block = max(1, round(min_seconds / BLOCKS / once))
     times: list[float] = []
     if block == 1:
-        times += timer.blocked_autorange(min_run_time=max(min_seconds, LEAST * once)).times
-    while len(times) < LEAST or sum(times) * block < min_seconds:
+        times += timer.blocked_autorange(min_run_time=max(min_seconds, MIN_REPETITIONS * once)).times
+    while len(times) < MIN_REPETITIONS or sum(times) * block < min_seconds:
         times += timer.timeit(block).times
     return times
 
 
-def _block(fn: Callable[[], object], clock: Callable[[], float], calls: int) -> float:
-    """Return the time of one call, as the mean over a block of them."""
+def _mean_call_seconds(fn: Callable[[], object], clock: Callable[[], float], calls: int) -> float:
+    """Return the mean time of a call, in seconds, over a block of calls."""
     begin = clock()
     for _ in range(calls):
         fn()
     return (clock() - begin) / calls
 
 
-def _warm_up(fn: Callable[[], object], clock: Callable[[], float], min_seconds: float) -> float:
-    """Call ``fn`` for a tenth of the time, at least twice; return the least time of a call."""
+def _warm_up_and_time(fn: Callable[[], object], clock: Callable[[], float], min_seconds: float) -> float:
+    """Call ``fn`` for a tenth of ``min_seconds``, at least twice; return the shortest call's seconds."""
     least, calls, begin = math.inf, 0, clock()
     latest = begin
     while calls < 2 or latest - begin < 0.1 * min_seconds:

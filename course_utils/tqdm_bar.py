@@ -1,4 +1,4 @@
-"""A tqdm bar that stays one legible line, live and in an executed copy of the notebook."""
+"""A tqdm progress bar that stays a single line of output, live and in an executed notebook."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .this_machine import in_notebook
 
 
 class bar(tqdm):
-    """Wrap an iterable, and show how far it is; takes what ``tqdm`` takes.
+    """A progress bar around an iterable; takes the arguments of ``tqdm``.
 
-    In a notebook the bar is one display that is updated in place, so an executed copy keeps a single
-    finished line; elsewhere it is tqdm's own.
+    In a notebook it is one display that is updated in place, so an executed notebook has a single finished
+    line; elsewhere it is tqdm's text bar.
 
     Examples
     --------
@@ -33,7 +33,7 @@ class bar(tqdm):
         super().__init__(*args, **kwargs)
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
-        """Draw the bar: called by tqdm."""
+        """Draw the bar; called by tqdm."""
         if not self._notebook:
             super().display(msg, pos)
             return
@@ -56,14 +56,14 @@ class bar(tqdm):
             self._handle.update(output, raw=True)
 
     def close(self) -> None:
-        """Draw the finished bar and let go of it: called by tqdm."""
+        """Draw the finished bar and close it; called by tqdm."""
         was_open = not self.disable
         super().close()
         if self._notebook and was_open:
             self.display()
 
     def clear(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing in a notebook, where the bar does not share a line."""
+        """Clear the bar's line on a terminal; do nothing in a notebook. Called by tqdm."""
         if not self._notebook:
             super().clear(*args, **kwargs)
 

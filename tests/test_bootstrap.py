@@ -183,9 +183,9 @@ def want(clone: Path, old: str, new: str) -> None:
 
 def unfinished(clone: Path) -> None:
     """Take from the note that the set-up was finished."""
-    note = environment.read_note(clone / ".venv")
+    note = environment.read_record(clone / ".venv")
     del note["wanted"], note["extra"]
-    environment.write_note(clone / ".venv", note)
+    environment.write_record(clone / ".venv", note)
 
 
 def python_in(clone: Path, code: str, name: str = ".venv") -> str:
@@ -323,7 +323,7 @@ def test_a_broken_environment_is_made_anew_if_the_course_made_it(clone, wheels):
     python.unlink()
     python.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
     python.chmod(0o755)
-    (clone / ".venv" / environment.NOTE).unlink()
+    (clone / ".venv" / environment.RECORD_FILE).unlink()
     assert "rename or remove it" in refused(clone, variables(wheels))
 
 
@@ -409,7 +409,7 @@ def test_a_wheelhouse_beside_the_course_stands_in_for_the_network(clone, wheels)
     del env["COURSE_TORCH"]
     shutil.copytree(wheels, clone / "wheelhouse")
     assert "tqdm 4.70" in ready(clone, env)
-    assert environment.read_note(clone / ".venv")["torch"] == bootstrap.WHEELHOUSE
+    assert environment.read_record(clone / ".venv")["torch"] == bootstrap.WHEELHOUSE
 
     unfinished(clone)
     want(clone, "4.65", "4.71")
@@ -425,7 +425,7 @@ def test_keep_uses_the_torch_of_the_python_that_was_called(tmp_path, wheels):
     theirs = tmp_path / "their venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(theirs)], check=True)
     python = bootstrap.venv_python(theirs)
-    packages = Path(environment.ask(theirs, "import sysconfig; print(sysconfig.get_path('purelib'))"))
+    packages = Path(environment.run_code(theirs, "import sysconfig; print(sysconfig.get_path('purelib'))"))
     with zipfile.ZipFile(next(wheels.glob("torch-2.13*"))) as wheel:
         wheel.extractall(packages)
     clone = make_clone(tmp_path / "kept 课程")
@@ -595,7 +595,7 @@ def test_a_folder_that_takes_no_file(tmp_path, monkeypatch, number, sentence):
     ],
 )
 def test_what_uv_or_pip_says_becomes_a_sentence(tmp_path, said, words):
-    sentence = faults.of_output(said, tmp_path)
+    sentence = faults.explain_output(said, tmp_path)
     assert words in sentence and "\n" not in sentence
 
 
@@ -652,7 +652,7 @@ def test_a_uv_that_is_too_old_or_does_not_run_is_not_used(tmp_path, monkeypatch,
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     with pytest.raises(SetupError, match="The package index has no uv"):
-        installer.find_uv(tmp_path / "work", [["--no-index", "--find-links", str(tmp_path)]])
+        installer.find_or_install_uv(tmp_path / "work", [["--no-index", "--find-links", str(tmp_path)]])
 
 
 @pytest.mark.parametrize(
@@ -674,8 +674,8 @@ def test_uv_and_the_bundles_pip_ask_for_the_right_build(monkeypatch, asked, plat
     choice = torch_build.torch_choice(asked)
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert torch_build.for_uv(choice, Path("work")) == told
-    assert torch_build.index_of(choice) == (index and torch_build.INDEX + index)
+    assert torch_build.uv_install_arguments(choice, Path("work")) == told
+    assert torch_build.index_url(choice) == (index and torch_build.INDEX + index)
 
 
 def test_a_wheelhouse_says_for_which_python_it_is(tmp_path):

@@ -80,7 +80,7 @@ def test_it_goes_on_where_the_first_exercise_is_open(tiny, capsys, tmp_path):
     catchup.catch_up("01")
     assert "Go on with section 1, “What is twice two?”" in _said(capsys)
     assert "todo" in names and "four" not in names, "only the imports"
-    progress_file.note("01.double", "right")
+    progress_file.record_attempt("01.double", "right")
     catchup.catch_up("01")
     said = _said(capsys)
     assert "Go on with section 2, “What is the answer?” of lesson 01." in said
@@ -101,7 +101,7 @@ def test_a_value_and_the_source_of_a_function_are_there(tiny, capsys):
 def test_with_everything_solved_all_cells_run(tiny, capsys):
     _, names = tiny
     for exercise in EXERCISES:
-        progress_file.note(exercise.id, "right")
+        progress_file.record_attempt(exercise.id, "right")
     catchup.catch_up("01")
     assert "section 4, “Summary”" in _said(capsys)
     assert names["answer"] == 42

@@ -255,7 +255,7 @@ def test_a_session_dies_and_another_goes_on_from_its_checkpoint(platform, run, t
     needed = [code_cells(nb)[1].source]  # imports and digits
     needed += [c.source for c in code_cells(nb) if c.metadata.get("course", {}).get("script")]
     drive = FAKE_DRIVE % str(tmp_path / "drive")
-    note = "from course_utils import progress_file\n\nprogress_file.note('03.train_epoch', 'right')"
+    note = "from course_utils import progress_file\n\nprogress_file.record_attempt('03.train_epoch', 'right')"
     start = 'course_utils.keep("03", drive=True)'
     with pytest.raises(DeadKernelError):
         run("03", [note, drive, start, *needed, CUT_OFF, training], "first")

@@ -71,9 +71,9 @@ def fake(monkeypatch):
         monkeypatch.setattr(simgpu, "unavailable_reason", lambda: problem)
         monkeypatch.setattr(simgpu, "first", lambda: torch.device("meta"))  # in sim's place
         monkeypatch.setattr(simgpu, "disable_for", lambda device: None)  # these are none to give way to
-        monkeypatch.setattr(devices, "_present", lambda kind: kind in (*present, "cpu"))
+        monkeypatch.setattr(devices, "_is_available", lambda kind: kind in (*present, "cpu"))
         monkeypatch.setattr(
-            devices, "fault", lambda device: "no kernel image" if device.type in broken else None
+            devices, "problem_with", lambda device: "no kernel image" if device.type in broken else None
         )
 
     return fake
@@ -237,7 +237,7 @@ def test_a_card_escapes_what_it_shows():
 
 def test_measure_keeps_at_least_five_repetitions_with_ordered_quartiles():
     m = measure(lambda: sum(range(1000)), "sum", device="cpu", min_seconds=0.02)
-    assert m.n >= timing.LEAST == 5
+    assert m.n >= timing.MIN_REPETITIONS == 5
     assert 0 < m.q1 <= m.median <= m.q3
     assert (m.label, m.kind, m.device) == ("sum", "measured", "cpu")
     assert Measurement(**m.as_dict()) == m
@@ -267,7 +267,7 @@ def test_measure_waits_for_an_asynchronous_device_before_it_reads_the_clock(monk
 def test_measure_on_the_simulated_device_is_modelled_and_always_the_same(sim):
     a, b = torch.rand(2, 256, 256, device=sim)
     first, again = (measure(lambda: a @ b, "product", device=sim) for _ in range(2))
-    assert (first.kind, first.device, first.n) == ("modelled", "sim:0", timing.LEAST)
+    assert (first.kind, first.device, first.n) == ("modelled", "sim:0", timing.MIN_REPETITIONS)
     assert first.machine == "Simulated NVIDIA T4"
     assert first.q1 == pytest.approx(first.q3) and first.median == pytest.approx(again.median)
     assert "modelled on sim:0" in str(first)
@@ -550,12 +550,12 @@ def file(tmp_path, monkeypatch):
 
 def test_what_was_solved_before_it_moved_to_another_lesson_stays_solved(tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.jsonl"))
-    progress_file.note("05.sharded_bytes", "right")
-    progress_file.note("05.learning_rate", "right")  # this one is no more
+    progress_file.record_attempt("05.sharded_bytes", "right")
+    progress_file.record_attempt("05.learning_rate", "right")  # this one is no more
     assert "10.sharded_bytes" in progress_file.solved()
     known = {e.id for lesson in ("05", "10") for e in exercises_of(lesson)}
-    assert set(progress_file.MOVED.values()) <= known
-    assert not set(progress_file.MOVED) & known
+    assert set(progress_file.RENAMED_EXERCISES.values()) <= known
+    assert not set(progress_file.RENAMED_EXERCISES) & known
 
 
 @pytest.mark.parametrize(
@@ -564,16 +564,18 @@ def test_what_was_solved_before_it_moved_to_another_lesson_stays_solved(tmp_path
     ids=["lines", "cut off"],
 )
 def test_damaged_lines_cost_no_other(file, spoilt):
-    progress_file.note("00.a", "right")
+    progress_file.record_attempt("00.a", "right")
     with file.open("ab") as f:
         f.write(spoilt)
-    progress_file.note("00.b", "right")
+    progress_file.record_attempt("00.b", "right")
     assert progress_file.solved() == {"00.a", "00.b"}
 
 
 def test_writers_at_once_lose_nothing(file):
     threads = [
-        threading.Thread(target=lambda k=k: [progress_file.note(f"0{k}.x", "right") for _ in range(50)])
+        threading.Thread(
+            target=lambda k=k: [progress_file.record_attempt(f"0{k}.x", "right") for _ in range(50)]
+        )
         for k in range(4)
     ]
     for thread in threads:
@@ -624,7 +626,7 @@ def test_a_check_notes_its_outcome_but_not_a_stub(file):
 def test_the_course_map_shows_what_is_done(file, capsys):
     course_utils.course_map()
     assert f"Kept in {file}" in capsys.readouterr().out
-    progress_file.note("00.weight_bytes", "right")
+    progress_file.record_attempt("00.weight_bytes", "right")
     course_utils.course_map()
     row = next(line for line in capsys.readouterr().out.splitlines() if "Start here" in line)
     assert "●○" in row

@@ -147,6 +147,9 @@ def test_nothing_is_installed_on_a_platform(platform):
         ("sm_90", ["sm_90a"], True),
         ("sm_103", ["sm_100a"], False),
         ("sm_103", ["sm_100"], True),
+        ("sm_103", ["compute_100f"], True),  # PTX for a family: the same major version, not a later one
+        ("sm_120", ["compute_100f"], False),
+        ("sm_120", ["compute_100"], True),
         ("sm_121", ["sm_90", "compute_120"], True),
         ("sm_70", ["compute_75"], False),
         ("gfx942", ["gfx90a", "gfx942"], True),
@@ -154,7 +157,7 @@ def test_nothing_is_installed_on_a_platform(platform):
     ],
 )
 def test_which_wheels_run_on_which_gpu(arch, listed, runs):
-    assert doctor.runs_on(arch, listed) is runs
+    assert doctor.wheel_supports(arch, listed) is runs
 
 
 CUDA126 = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]

@@ -8,7 +8,7 @@ from harness import ROOT
 
 import simgpu
 from course_utils.devices import ORDER
-from course_utils.doctor import runs_on
+from course_utils.doctor import wheel_supports
 from course_utils.this_machine import OLDEST_TORCH
 from simgpu import profiles
 
@@ -74,7 +74,7 @@ def test_what_a_generation_can_do_is_what_the_simulated_cards_and_the_doctor_say
         assert (row["matrix units for"] == "float16") == (card.tf32_flops is None), card.name
     carried = re.search(r"the wheel itself \(`([^`]+)`\)", PAGE)[1].split()
     for (major, minor), row in rows.items():
-        assert (row["wheels of 2.15"] == "yes") == runs_on(f"sm_{major}{minor}", carried), row
+        assert (row["wheels of 2.15"] == "yes") == wheel_supports(f"sm_{major}{minor}", carried), row
     if torch.__version__.startswith("2.15.") and torch.version.cuda:
         assert torch._C._cuda_getArchFlags().split() == carried
 

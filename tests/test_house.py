@@ -128,7 +128,7 @@ def code_of(notebook: Path) -> str:
 def unreached(graph: grimp.ImportGraph) -> set[str]:
     """Return the modules of the wheel that neither a notebook nor a learner's command comes to."""
     starts = {"course_utils.__main__", "course_utils.session", "course_utils.catchup"}
-    starts |= {f"course_utils.{home}" for home in course_utils._HOME.values() if home}
+    starts |= {f"course_utils.{home}" for home in course_utils._MODULE_BY_NAME.values() if home}
     starts |= {cli.module_of(n).__name__ for n in cli.COMMANDS if n not in cli.FOR_MAINTAINERS}
     exercises = re.compile(r"course_lessons\.lesson\d\d\.exercises")
     starts |= {m for m in graph.modules if exercises.fullmatch(m)}

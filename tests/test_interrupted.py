@@ -150,7 +150,7 @@ def test_three_updates_at_once_lose_no_work(news, capfd):
 def test_writers_of_progress_lose_nothing_together_or_killed(tmp_path):
     def writes(times):
         for number in range(times):
-            progress_file.note(f"01.by{os.getpid()}", "right", str(number))
+            progress_file.record_attempt(f"01.by{os.getpid()}", "right", str(number))
 
     for child in [begun(lambda: writes(250)) for _ in range(4)]:
         os.waitpid(child, 0)
@@ -161,7 +161,7 @@ def test_writers_of_progress_lose_nothing_together_or_killed(tmp_path):
         time.sleep(draw.uniform(0, 0.02))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        progress_file.note("01.speedup", "right", "after")
+        progress_file.record_attempt("01.speedup", "right", "after")
         now = list(progress_file.attempts())
         assert kept <= set(now) and now[-1].diagnosis == "after"
         kept = set(now)
@@ -231,17 +231,17 @@ def test_keeping_progress_elsewhere_stopped_at_each_line_loses_none(tmp_path, mo
     old, new = tmp_path / "old.jsonl", tmp_path / "kept" / "new.jsonl"
     monkeypatch.setenv("COURSE_PROGRESS", str(old))
     for number in range(20):
-        progress_file.note("01.speedup", "right", str(number))
+        progress_file.record_attempt("01.speedup", "right", str(number))
     before = old.read_bytes()
 
     def prepare():
         shutil.rmtree(new.parent, ignore_errors=True)
 
-    for _ in at_each_line(prepare, lambda: progress_file.move(new), signal.SIGKILL, signal.SIGINT):
+    for _ in at_each_line(prepare, lambda: progress_file.move_to(new), signal.SIGKILL, signal.SIGINT):
         assert old.read_bytes() == before
         with monkeypatch.context() as patch:
             patch.setenv("COURSE_PROGRESS", str(old))
-            progress_file.move(new)
+            progress_file.move_to(new)
             assert len(list(progress_file.attempts())) == 20
 
 
@@ -252,7 +252,7 @@ def test_a_file_that_grows_while_it_is_read_is_cut_at_its_limit(tmp_path):
         path.write_bytes(b" " * 100)
         child = begun(lambda: [path.open("ab").write(b" " * 5000) for _ in range(200)])
         try:
-            assert len(files.read_text(path, most=2000)) <= 2000
+            assert len(files.read_text(path, max_bytes=2000)) <= 2000
         except files.FileError as error:
             assert "far more than such a file" in str(error)
         os.kill(child, signal.SIGKILL)

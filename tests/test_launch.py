@@ -34,9 +34,9 @@ def classify():
     raise ValueError("no such digit: 11")
 
 if what == "plain":
-    from course_utils.progress_file import note
+    from course_utils.progress_file import record_attempt
 
-    note("05.test", "right")
+    record_attempt("05.test", "right")
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
     model(torch.ones(8, 4)).sum().backward()
     print("rank", rank, "says", *sys.argv[2:])

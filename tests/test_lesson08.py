@@ -266,9 +266,9 @@ def test_formats_stand_side_by_side(capsys):
 
 
 def test_progress_is_counted_by_level(capsys):
-    progress_file.note("08.race", "right")
-    progress_file.note("08.waits", "not_yet", "no-end")
-    progress_file.note("08.compare", "right")
+    progress_file.record_attempt("08.race", "right")
+    progress_file.record_attempt("08.waits", "not_yet", "no-end")
+    progress_file.record_attempt("08.compare", "right")
     drawings.progress_by_level()
     (line,) = [text for text in capsys.readouterr().out.splitlines() if text.startswith("08")]
     right = [int(n) for n in re.findall(r"(\d+) of", line)]

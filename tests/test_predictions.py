@@ -215,7 +215,7 @@ def test_the_first_prediction_of_each_counts(monkeypatch):
     predict("01.a", 40).reveal(4)
     monkeypatch.setattr(predictions, "all_predictions", {})  # as a new kernel would have it
     predict("01.a", 4).reveal(4)
-    progress_file.note("01.speedup", "right")
+    progress_file.record_attempt("01.speedup", "right")
     with progress_file.progress_file().open("a") as file:
         file.write('{"prediction": \n[1]\n"text"\n{"prediction": "01.b"}\n')
     assert progress_file.predictions() == {"01.a": "off"}

@@ -16,7 +16,7 @@ def _local(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     for name in ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE", "COURSE_WORK"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(storage, "_in_drive", None)
+    monkeypatch.setattr(storage, "_drive_dir", None)
     monkeypatch.setattr(storage, "DRIVE", tmp_path / "content" / "drive")
     monkeypatch.setattr(storage, "KAGGLE", tmp_path / "kaggle" / "working")
 
@@ -86,7 +86,7 @@ def test_the_drive_is_used_once_it_was_asked_for(colab, capsys):
 
 
 def test_progress_moves_into_the_drive_and_no_line_comes_twice(colab, monkeypatch):
-    progress_file.note("00.weight_bytes", "right")
+    progress_file.record_attempt("00.weight_bytes", "right")
     there = storage.DRIVE / "MyDrive" / "pytorch-gpu-course" / "progress.jsonl"
     there.parent.mkdir(parents=True)
     line = (
@@ -97,7 +97,7 @@ def test_progress_moves_into_the_drive_and_no_line_comes_twice(colab, monkeypatc
     keep("03", drive=True)
     assert progress_file.progress_file() == there
     assert progress_file.solved() == {"00.weight_bytes", "01.time_it"}
-    progress_file.note("03.mean_loss", "right")
+    progress_file.record_attempt("03.mean_loss", "right")
     monkeypatch.setenv("COURSE_PROGRESS", str(here))  # a new kernel in the same session
     keep("03", drive=True)
     keep("05", drive=True)
@@ -107,7 +107,7 @@ def test_progress_moves_into_the_drive_and_no_line_comes_twice(colab, monkeypatc
 
 def test_the_first_progress_of_all_can_be_in_the_drive(colab):
     keep("03", drive=True)
-    progress_file.note("03.mean_loss", "right")
+    progress_file.record_attempt("03.mean_loss", "right")
     assert os.environ["COURSE_PROGRESS"].startswith(str(storage.DRIVE))
     assert progress_file.solved() == {"03.mean_loss"}
 

@@ -116,7 +116,7 @@ def test_a_figure_says_the_names_at_its_axes_too(monkeypatch):
     monkeypatch.setenv("COURSE_LANGUAGE", "zh")
     fig, (ax, _) = plt.subplots(1, 2, sharey=True)
     ax.set_yticks([0, 1], ["host", "rank 0"])
-    language_font.speak(fig)
+    language_font.translate_figure(fig)
     assert [name.get_text() for name in ax.get_yticklabels()] == ["主机", "rank 0"]
     plt.close(fig)
 
@@ -207,7 +207,7 @@ def test_what_is_compiled_for_the_programs_is_what_babel_reads_in_the_catalogues
     for path in (folder / "course.po", *folder.glob("packages/*.po")):
         assert b"Generated-By" not in path.read_bytes(), "another Babel would change each file"
         wanted |= {entry.id: entry.string for entry in catalogues.finished(catalogues.load(path))}
-    messages = read_mo(io.BytesIO(catalogue.compiled(folder)))
+    messages = read_mo(io.BytesIO(catalogue.compile_mo(folder)))
     found = {"".join(entry.id): "".join(entry.string) for entry in messages if entry.id}
     assert found == {"".join(key): "".join(text) for key, text in wanted.items()}
 
@@ -222,7 +222,7 @@ def test_a_catalogue_is_read_without_its_doubtful_entries(tmp_path):
         'msgid "{n} row"\nmsgid_plural "{n} rows"\nmsgstr[0] "{n} 行"\n',
         encoding="utf-8",
     )
-    said = gettext.GNUTranslations(io.BytesIO(catalogue.compiled(tmp_path)))
+    said = gettext.GNUTranslations(io.BytesIO(catalogue.compile_mo(tmp_path)))
     assert said.gettext('a "b"\nc') == "甲\n乙"
     assert [said.gettext(text) for text in ("changed", "missing")] == ["changed", "missing"]
     assert said.ngettext("{n} row", "{n} rows", 2) == "{n} 行"

@@ -56,10 +56,10 @@ def folder(tmp_path):
 
 
 def test_what_is_handed_in_is_what_the_report_reads_and_no_more(folder, capsys):
-    progress_file.note("01.speedup", "not_yet", "upside-down")
-    progress_file.note("01.speedup", "right")
-    progress_file.note("01.renamed_since", "right")
-    progress_file.note_prediction("01.batch", "close", 2.0, [1.0, 3.0])
+    progress_file.record_attempt("01.speedup", "not_yet", "upside-down")
+    progress_file.record_attempt("01.speedup", "right")
+    progress_file.record_attempt("01.renamed_since", "right")
+    progress_file.record_prediction("01.batch", "close", 2.0, [1.0, 3.0])
     assert run("hand_in", "--name", "seat-07", "--output", folder) == 0
     said = capsys.readouterr().out
     assert "2 checked answers, for seat-07" in said
@@ -76,7 +76,7 @@ def test_what_is_handed_in_is_what_the_report_reads_and_no_more(folder, capsys):
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "-x", "x" * 41, "a\nb", "$x$", "<b>"])
 def test_a_name_that_no_file_can_have_is_refused(folder, name, capsys):
-    progress_file.note("01.speedup", "right")
+    progress_file.record_attempt("01.speedup", "right")
     assert run("hand_in", "--name=" + name, "--output", folder) == 2
     assert "cannot be used as a name" in capsys.readouterr().err
     assert list(folder.glob("*.json")) == []
@@ -88,7 +88,7 @@ def test_nothing_done_is_nothing_to_hand_in(folder, capsys):
 
 
 def test_handing_in_twice_renews_the_file_and_never_takes_another(folder):
-    progress_file.note("01.speedup", "right")
+    progress_file.record_attempt("01.speedup", "right")
     for _ in range(2):
         assert run("hand_in", "--name", "a", "--output", folder) == 0
     assert [path.name for path in folder.glob("*.json*")] == ["hand_in_a.json"]

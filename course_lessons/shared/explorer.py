@@ -256,7 +256,7 @@ def _box(widgets: Any, control: Control) -> Any:
 def _png(figure: Figure, small: bool = False) -> bytes:
     """Return a figure as PNG, made quickly or of few colours for a page that holds many; close it."""
     canvas = FigureCanvasAgg(figure)
-    font.speak(figure)
+    font.translate_figure(figure)
     canvas.draw()
     plt.close(figure)
     picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")

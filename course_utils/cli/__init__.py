@@ -1,8 +1,8 @@
-"""The command line: one module a command, imported only when that command is named.
+"""The command line: one module for each command, imported only when the command is called.
 
-A module of this folder, or of ``tools/commands``, has `add_arguments(parser)` and `main(args) -> int`. It may
-have `NEEDS`, the modules it cannot work without: a Python that lacks one of them hands over to the Python of
-`.venv`. A maintainer's command that finds no such Python says so before it does anything.
+A command's module, here or in ``tools/commands``, has `add_arguments(parser)` and `main(args) -> int`. It may
+have `NEEDS`, the modules that it requires: if this Python lacks one, the command runs with the Python of
+`.venv`. If there is none, a maintainer's command fails before it does anything.
 """
 
 import argparse
@@ -37,18 +37,18 @@ COMMANDS = {
 }
 _LEARNERS = {"lab", "doctor", "explain", "reset", "update", "hand-in", "preflight", "template"}
 FOR_MAINTAINERS = frozenset(COMMANDS) - _LEARNERS
-"""They stand in ``tools/``, which a clone has and the installed package has not."""
+"""Commands in ``tools/``, which a clone has and the installed package lacks."""
 
-PASS_ON = ("lab", "test")  # what stands after `--` goes to Jupyter or to pytest
+PASS_ON = ("lab", "test")  # arguments after `--` are passed to Jupyter or pytest
 
 
 def run(argv: list[str]) -> int:
-    """Run one command.
+    """Run one command; errors are printed to stderr.
 
     Parameters
     ----------
     argv
-        The words after ``python3 -m course_utils``.
+        The arguments after ``python3 -m course_utils``.
 
     Returns
     -------
@@ -82,15 +82,15 @@ def run(argv: list[str]) -> int:
                 ),
                 1,
             )
-        if _is_ours(error):
+        if _is_course_module(error):
             return _fail(
                 _("The command {name} is not in this copy of the course ({error}).").format(
                     name=name, error=error
                 ),
                 1,
             )
-        return _in_venv(argv, error.name)
-    except BrokenPipeError:  # the reader, such as `head`, has left
+        return _rerun_in_venv(argv, error.name)
+    except BrokenPipeError:  # the reader of our output, such as `head`, has exited
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -99,12 +99,13 @@ def run(argv: list[str]) -> int:
 
 
 def module_of(name: str) -> ModuleType:
-    """Import the module of a command."""
-    room = "tools.commands" if name in FOR_MAINTAINERS else "course_utils.cli"
-    return importlib.import_module(f"{room}.{name.replace('-', '_')}")
+    """Import and return the module of a command."""
+    package = "tools.commands" if name in FOR_MAINTAINERS else "course_utils.cli"
+    return importlib.import_module(f"{package}.{name.replace('-', '_')}")
 
 
 def _dispatch(name: str, words: list[str]) -> int:
+    """Parse a command's arguments and run it; ModuleNotFoundError if something in its `NEEDS` is missing."""
     module = module_of(name)
     elsewhere = name in FOR_MAINTAINERS or bootstrap.other_python()
     for needed in getattr(module, "NEEDS", ()):
@@ -125,8 +126,8 @@ def _dispatch(name: str, words: list[str]) -> int:
     return module.main(args)
 
 
-def _in_venv(argv: list[str], missing: str | None) -> int:
-    """Run the same command again with the Python of `.venv`, which has what this one lacks."""
+def _rerun_in_venv(argv: list[str], missing: str | None) -> int:
+    """Run the same command with the Python of `.venv`, which has the missing package."""
     python = bootstrap.other_python()
     if python is None:
         return _fail(
@@ -139,11 +140,13 @@ def _in_venv(argv: list[str], missing: str | None) -> int:
     return bootstrap.hand_over([str(python), "-m", "course_utils", *argv])
 
 
-def _is_ours(error: ModuleNotFoundError) -> bool:
+def _is_course_module(error: ModuleNotFoundError) -> bool:
+    """Return whether the missing module is one of the course's own."""
     return (error.name or "").split(".")[0] in ("course_utils", "course_lessons", "simgpu", "tools")
 
 
 def _overview() -> str:
+    """Return the help text that lists the commands."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {what}" for name, what in COMMANDS.items()]
     return "\n".join(
@@ -160,5 +163,6 @@ def _overview() -> str:
 
 
 def _fail(sentence: str, status: int) -> int:
+    """Print an error message to stderr; return the exit status."""
     print(sentence, file=sys.stderr)
     return status

@@ -1,7 +1,8 @@
-"""Make `.venv` and install in it what the course needs, with the standard library, and uv.
+"""Create the virtual environment `.venv` and install the course's requirements, with uv.
 
-A start that finds the note of a finished set-up starts no installer and needs no network. The note says which
-requirements and which torch were installed; where others are asked for, uv installs again.
+A finished set-up is recorded in ``course-env.json`` in the environment, with the requirements and the torch
+that were installed. If the record matches what is asked for, no installer starts and no network is needed;
+otherwise uv installs again. Only the standard library is imported.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ __all__ = ["COMMAND", "SetupError", "child_environment", "venv_python"]  # for t
 
 ROOT = Path(__file__).absolute().parents[2]
 EXTRAS = ("lab", "test", "everywhere")  # each includes the one before
-MAKER = "course_utils"  # only an environment whose note names it is ever deleted
+MAKER = "course_utils"  # only an environment whose record names it is ever deleted
 WHEELHOUSE = "wheelhouse"  # packages beside the course: `bundle --wheelhouse` puts them there
 
 
@@ -45,11 +46,23 @@ def prepare(
     name: str = ".venv",
     python: str | None = None,
 ) -> Path:
-    """Return the Python of an environment with what an extra of pyproject.toml needs; set it up if need be.
+    """Return the Python of a virtual environment with the requirements of an extra; set it up if needed.
 
-    It is the folder `name` of the clone `root`, made with `python`, by default the one that runs. `torch`
-    is as `--torch`; by default the variable ``COURSE_TORCH``, then what is installed, then ``auto``. What
-    stands in the way is raised as `SetupError`.
+    Parameters
+    ----------
+    extra
+        One of `EXTRAS`: the optional dependencies in pyproject.toml.
+    torch
+        As ``--torch``; by default the variable ``COURSE_TORCH``, then what is installed, then ``"auto"``.
+    root, name
+        The clone's folder, and the environment's folder in it.
+    python
+        The interpreter for a new environment, by default the running one.
+
+    Raises
+    ------
+    SetupError
+        If the environment cannot be set up.
     """
     if not (root / "pyproject.toml").is_file():
         raise SetupError(
@@ -60,32 +73,32 @@ def prepare(
         )
     venv, work = root / name, root / ".venv.setup"
     choice = torch or os.environ.get("COURSE_TORCH") or ""
-    if choice == "keep" and environment.inside(venv):
-        choice = ""  # what is there stays
-    choice = choice and torch_choice(choice)  # refuses nonsense before anything is made
+    if choice == "keep" and environment.is_running_in(venv):
+        choice = ""  # keep what is installed
+    choice = choice and torch_choice(choice)  # refuses an invalid choice before anything is created
     try:
         if not _is_ready(venv, extra, choice):
             work.mkdir(exist_ok=True)
-            with _lock(work / "lock"):
+            with _file_lock(work / "lock"):
                 if not _is_ready(venv, extra, choice):
-                    _set_up(venv, extra, choice, work, python)
-    except BrokenPipeError:  # whoever read our output has left
+                    _create_or_update_venv(venv, extra, choice, work, python)
+    except BrokenPipeError:  # the reader of our output has exited
         raise
     except OSError as error:
         sentence = _("The set-up stopped: {error}. Call this again to try once more.").format(error=error)
-        raise SetupError(faults.of_output(str(error), root) or sentence) from error
+        raise SetupError(faults.explain_output(str(error), root) or sentence) from error
     return venv_python(venv)
 
 
 def other_python() -> Path | None:
-    """Return the Python of the course's `.venv` if it was set up and is not the one running."""
+    """Return the Python of the course's `.venv`; None if it is not set up, or is already running."""
     venv = ROOT / ".venv"
-    finished = "wanted" in environment.read_note(venv) and not environment.inside(venv)
+    finished = "wanted" in environment.read_record(venv) and not environment.is_running_in(venv)
     return venv_python(venv) if finished and environment.state(venv)[0] else None
 
 
 def hand_over(argv: list[str], env: dict[str, str] | None = None, cwd: Path | None = None) -> int:
-    """Let another program take this one's place (on Windows: run it, and return its exit status)."""
+    """Replace this process by another program, as ``exec``; on Windows, run it and return its exit status."""
     if cwd is not None:
         os.chdir(cwd)
     sys.stdout.flush()
@@ -97,9 +110,10 @@ def hand_over(argv: list[str], env: dict[str, str] | None = None, cwd: Path | No
 
 
 def requirements(root: Path, extra: str) -> list[str]:
-    """Return what pyproject.toml lists for an extra and for those it includes, core first.
+    """Return the requirements in pyproject.toml: the dependencies, then an extra's with those it includes.
 
-    Python 3.10 has no reader of TOML, so the lists are read as this project writes them; a test compares.
+    Python 3.10 has no TOML parser, so the lists are parsed in the form that this project writes; a test
+    compares. `SetupError` if the file does not list them.
     """
     path = root / "pyproject.toml"
     lists = re.findall(r"(?ms)^([\w-]+) = \[(.*?)\]$", path.read_text(encoding="utf-8"))
@@ -112,6 +126,7 @@ def requirements(root: Path, extra: str) -> list[str]:
         )
 
     def expand(name: str) -> Iterator[str]:
+        """Yield the requirements of an extra, with the extras that it includes."""
         for item in items[name]:
             included = re.match(r"pytorch-gpu-course\[([\w-]+)\]$", item)
             yield from expand(included[1]) if included else [item]
@@ -120,14 +135,15 @@ def requirements(root: Path, extra: str) -> list[str]:
 
 
 def name_of(requirement: str) -> str:
-    """Return the package that a requirement names, in lower case."""
+    """Return the package name of a requirement, in lower case: ``"torch"`` for ``"torch>=2.10"``."""
     return re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower()
 
 
 def constraints(root: Path, work: Path, *, hashes: bool) -> list[str]:
-    """Return the installer's options for the exact versions in the file that ``COURSE_CONSTRAINTS`` names.
+    """Return the installer's options (``-c FILE``) for the file that ``COURSE_CONSTRAINTS`` names, or [].
 
-    The hashes in it are those for Linux, x86-64; elsewhere, or without `hashes`, a copy in `work` has none.
+    The file has exact versions with hashes for Linux on x86-64. On other systems, or with `hashes` false,
+    the options name a copy without hashes, written to `work`.
     """
     exact = _constraints_file(root)
     if exact is None:
@@ -140,7 +156,7 @@ def constraints(root: Path, work: Path, *, hashes: bool) -> list[str]:
 
 
 def pythons(wheelhouse: Path) -> list[str]:
-    """Return the Pythons and systems that a folder of wheels is for, by its wheels of PyTorch."""
+    """Return the Pythons and platforms that a folder of wheels is for, as texts, by its PyTorch wheels."""
     names = sorted(path.stem for path in wheelhouse.glob("torch-*.whl"))
     tags = [re.fullmatch(r"torch-[^-]+-cp(\d)(\d+)-[^-]+-(.+)", name) for name in names]
     return list(
@@ -155,37 +171,59 @@ def pythons(wheelhouse: Path) -> list[str]:
 
 
 def _is_ready(venv: Path, extra: str, choice: str) -> bool:
-    """Return whether a finished set-up serves what is asked for now, without starting an installer."""
-    note, root = environment.read_note(venv), venv.parent
+    """Return whether the recorded set-up has what is asked for now, so that no installer has to start."""
+    record, root = environment.read_record(venv), venv.parent
     exact = _constraints_file(root)
     return (
-        note.get("extra") in EXTRAS[EXTRAS.index(extra) :]
-        and choice in ("", note.get("torch"))
-        and note.get("wanted") == _digest(requirements(root, note["extra"]))
-        and (exact is None or note.get("constraints") == _digest(exact.read_text("utf-8")))
+        record.get("extra") in EXTRAS[EXTRAS.index(extra) :]
+        and choice in ("", record.get("torch"))
+        and record.get("wanted") == _sha256(requirements(root, record["extra"]))
+        and (exact is None or record.get("constraints") == _sha256(exact.read_text("utf-8")))
         and environment.state(venv)[1]
     )
 
 
-def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None) -> None:
-    """Make the environment if need be, install with uv, and write the note."""
+def _create_or_update_venv(venv: Path, extra: str, choice: str, work: Path, python: str | None) -> None:
+    """Create or repair the virtual environment, install the requirements with uv, and record them.
+
+    The record is ``course-env.json``. A broken environment is deleted and created again if the course made
+    it, else `SetupError` is raised. If the record has an extra that includes more, that one is kept.
+
+    Parameters
+    ----------
+    venv
+        The environment's folder, in the clone's root.
+    extra
+        One of `EXTRAS`.
+    choice
+        The build of torch, as `torch_choice` returns it; with "" what is recorded, else ``"auto"``, but a
+        first set-up takes the wheelhouse if there is one.
+    work
+        A folder for the log and for uv, which is kept.
+    python
+        The interpreter for a new environment, by default the running one.
+    """
     started, root = time.monotonic(), venv.parent
-    note = environment.read_note(venv)
-    finished, earlier, ours = "wanted" in note, note.get("torch", ""), note.get("made_by") == MAKER
-    extra = max(extra, note.get("extra", extra), key=EXTRAS.index)  # keep all that is there
+    record = environment.read_record(venv)
+    finished, earlier, made_by_course = (
+        "wanted" in record,
+        record.get("torch", ""),
+        record.get("made_by") == MAKER,
+    )
+    extra = max(extra, record.get("extra", extra), key=EXTRAS.index)  # never remove what is installed
     if not choice and not finished and (root / WHEELHOUSE).is_dir():
         choice = WHEELHOUSE
     choice = choice or earlier or "auto"
     keep = choice.startswith("keep ")
 
     offline = ["--no-index", "--find-links", str(root / WHEELHOUSE)]
-    program = installer.find_uv(work, [offline, []] if choice == WHEELHOUSE else [[]])
+    program = installer.find_or_install_uv(work, [offline, []] if choice == WHEELHOUSE else [[]])
     log = work / "install.log"
     log.write_text("", encoding="utf-8")
     uv = Installer("uv", [program], installer.uv_variables(child_environment(venv)), log, root)
 
-    fits = earlier == choice if keep else not earlier.startswith("keep ")
-    if not (fits and environment.state(venv)[0]):
+    kept_kind_matches = earlier == choice if keep else not earlier.startswith("keep ")
+    if not (kept_kind_matches and environment.state(venv)[0]):
         if keep and importlib.util.find_spec("torch") is None:
             raise SetupError(
                 _(
@@ -193,7 +231,7 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
                     "install it there, or leave --torch away."
                 ).format(executable=sys.executable)
             )
-        environment.clear(venv, ours)
+        environment.remove_unusable(venv, made_by_course)
         base = python or getattr(sys, "_base_executable", None) or sys.executable
         version = python or sys.version.split()[0]
         print(
@@ -202,23 +240,26 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
             ),
             flush=True,
         )
-        ours, earlier, note = True, "", {}
-        environment.make(venv, {"made_by": MAKER, "torch": choice}, uv, base, keep)
-    elif not ours and not finished:
+        made_by_course, earlier, record = True, "", {}
+        environment.create(venv, {"made_by": MAKER, "torch": choice}, uv, base, keep)
+    elif not made_by_course and not finished:
         print(_("Using the {venv} that is already here; the course did not make it.").format(venv=venv.name))
     elif not finished:
         print(_("An earlier set-up did not finish; it resumes."))
-    interrupted = bool(note) and not finished
-    note = {"made_by": MAKER if ours else "", "torch": earlier if finished and earlier else choice}
-    environment.write_note(venv, note)
+    interrupted = bool(record) and not finished
+    record = {
+        "made_by": MAKER if made_by_course else "",
+        "torch": earlier if finished and earlier else choice,
+    }
+    environment.write_record(venv, record)
 
     print(_("Installing with uv."))
     wanted, exact = requirements(root, extra), _constraints_file(root)
     install = ["pip", "install", "--python", str(venv_python(venv))]
     install += constraints(root, work, hashes=True)
-    if interrupted:  # a package whose files are there by half would count as installed
+    if interrupted:  # a partly installed package would count as installed
         install.append("--reinstall")
-    elif earlier not in ("", choice):  # what is there may be of another build of the same version
+    elif earlier not in ("", choice):  # the installed torch may be another build of the same version
         install += [f"--reinstall-package={package}" for package in torch_build.PACKAGES]
     if choice == WHEELHOUSE:
         try:
@@ -233,9 +274,9 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
             print(_("Asking the network instead."))
             choice = "auto"
     if choice != WHEELHOUSE:
-        closed = installer.pip_settings().get("no-index", "0").lower() in ("1", "true", "yes")
-        index = ["--no-index"] if closed else []
-        uv.run(*install, *index, *torch_build.for_uv(choice, work), *wanted, "pip")
+        no_index = installer.pip_settings().get("no-index", "0").lower() in ("1", "true", "yes")
+        index = ["--no-index"] if no_index else []
+        uv.run(*install, *index, *torch_build.uv_install_arguments(choice, work), *wanted, "pip")
     environment.link_course(venv)
     if keep:
         _check_kept_torch(venv)
@@ -246,14 +287,15 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
                 "remove {venv} and call this again. Details: {log}"
             ).format(venv=venv.name, log=log)
         )
-    note |= {"torch": choice, "extra": extra, "wanted": _digest(wanted)}
-    note["constraints"] = _digest(exact.read_text("utf-8")) if exact else ""
-    environment.write_note(venv, note)
+    record |= {"torch": choice, "extra": extra, "wanted": _sha256(wanted)}
+    record["constraints"] = _sha256(exact.read_text("utf-8")) if exact else ""
+    environment.write_record(venv, record)
     print(_("Set up in {rest:.0f} s.").format(rest=time.monotonic() - started))
 
 
 def _check_kept_torch(venv: Path) -> None:
-    version = environment.ask(venv, "import torch; print(torch.__version__)")
+    """Raise `SetupError` if the torch of ``--torch keep`` does not import in ``venv``, or is too old."""
+    version = environment.run_code(venv, "import torch; print(torch.__version__)")
     if not version:
         raise SetupError(
             _(
@@ -261,11 +303,12 @@ def _check_kept_torch(venv: Path) -> None:
                 "--torch away."
             )
         )
-    if old := old_torch(version):
-        raise SetupError(old)
+    if problem := old_torch(version):
+        raise SetupError(problem)
 
 
 def _constraints_file(root: Path) -> Path | None:
+    """Return the file that ``COURSE_CONSTRAINTS`` names, relative to ``root``; None if it is not set."""
     name = os.environ.get("COURSE_CONSTRAINTS")
     if name and not os.access(root / name, os.R_OK):
         raise SetupError(
@@ -277,11 +320,11 @@ def _constraints_file(root: Path) -> Path | None:
 
 
 @contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """Hold a lock; where another start holds it, say so and wait. A crash releases it."""
+def _file_lock(path: Path) -> Iterator[None]:
+    """Hold a lock on a file during the block; if another process holds it, print that and wait."""
     with path.open("a+b") as file:
         announced = 0.0
-        while not _is_locked(file):
+        while not _try_lock(file):
             if time.monotonic() - announced > 30:
                 print(
                     _("Another start is setting up .venv; waiting for it (Ctrl-C stops waiting)."),
@@ -291,8 +334,8 @@ def _lock(path: Path) -> Iterator[None]:
         yield
 
 
-def _is_locked(file: Any) -> bool:
-    """Try to lock a file; False where another process holds the lock."""
+def _try_lock(file: Any) -> bool:
+    """Try to lock an open file; return False if another process holds the lock. A crash releases it."""
     try:
         if os.name == "nt":
             import msvcrt
@@ -303,10 +346,11 @@ def _is_locked(file: Any) -> bool:
             import fcntl
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:  # else it is a file system without locks: go on without
+    except OSError as error:  # any other error: a file system without locks; go on without
         return error.errno not in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
     return True
 
 
-def _digest(value: Any) -> str:
+def _sha256(value: Any) -> str:
+    """Return the SHA-256 hex digest of a value's JSON."""
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()

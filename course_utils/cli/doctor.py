@@ -1,4 +1,4 @@
-"""`doctor`: the five doors, the machine, and one sentence of advice."""
+"""`doctor`: print what stands in the way of a GPU, the machine, and one sentence of advice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Print the report; 0 if the course can run here (a CPU is enough), else 1."""
+    """Print the report; return 0 if the course can run here (a CPU is enough), else 1."""
     from course_utils.doctor import examine
 
     report = examine()

@@ -1,4 +1,4 @@
-"""One virtual environment: how it is made and used, what is in it, and the course's note of that."""
+"""One virtual environment: create it, use it, ask what is in it, and record what was installed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from course_language import _
 from course_utils.cli.faults import SetupError
 
 WINDOWS = os.name == "nt"
-NOTE = "course-env.json"  # in the environment: what was installed
+RECORD_FILE = "course-env.json"  # in the environment: the record of what was installed
 
-# An environment's Python prints its version, if it is new enough, and the course's folder, if all is there.
+# Run in an environment: print Python's version, if new enough, and the course's folder, if it is complete.
 _STATE = """
 import importlib.util as u, os, sys
 if sys.version_info < (3, 10): sys.exit()
@@ -29,15 +29,15 @@ if course and all(map(u.find_spec, ("torch", "ipykernel", "pip"))):
 
 
 def venv_python(venv: Path) -> Path:
-    """Return where the Python of a virtual environment is, on this system."""
+    """Return the path of a virtual environment's Python executable on this system."""
     return venv / ("Scripts/python.exe" if WINDOWS else "bin/python")
 
 
 def child_environment(venv: Path) -> dict[str, str]:
-    """Return the environment variables for a program that is to use one environment and nothing else.
+    """Return the environment variables for a program that uses only one virtual environment.
 
-    A kernel named ``python3`` in the user's home must not win over the one of the environment, another
-    Python's packages must not be seen, and bytecode is kept, or each kernel compiles PyTorch anew.
+    So a kernel named ``python3`` in the user's home does not take precedence over the environment's, other
+    Pythons' packages are not imported, and bytecode is cached, or each kernel would compile PyTorch again.
     """
     dropped = "PYTHONHOME PYTHONPATH PYTHONDONTWRITEBYTECODE __PYVENV_LAUNCHER__ PIP_TARGET PIP_PREFIX"
     env = {name: value for name, value in os.environ.items() if name not in dropped.split()}
@@ -51,21 +51,25 @@ def child_environment(venv: Path) -> dict[str, str]:
     }
 
 
-def inside(venv: Path) -> bool:
-    """Return whether the Python that runs is the environment's own."""
+def is_running_in(venv: Path) -> bool:
+    """Return whether the running Python is the virtual environment's own."""
     return venv.is_dir() and os.path.realpath(sys.prefix) == os.path.realpath(venv)
 
 
 def state(venv: Path) -> tuple[str, bool]:
-    """Return an environment's Python version ("" where it does not run), and whether it is complete."""
-    version, _, found = (ask(venv, _STATE) or "").partition("\n")
-    return version, os.path.isdir(found) and os.path.samefile(found, venv.parent)
+    """Return an environment's Python version, and whether it is complete.
+
+    The version is "" if it does not run or is older than 3.10. It is complete if it has torch, ipykernel
+    and pip, and imports the course from the clone it is in.
+    """
+    version, _, course_folder = (run_code(venv, _STATE) or "").partition("\n")
+    return version, os.path.isdir(course_folder) and os.path.samefile(course_folder, venv.parent)
 
 
-def ask(venv: Path, code: str) -> str | None:
-    """Run code in the environment's Python, apart from this folder; return what it printed."""
+def run_code(venv: Path, code: str) -> str | None:
+    """Run code in the environment's Python; return its stripped output, or None if it fails or takes 60 s."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [str(venv_python(venv)), "-E", "-X", "utf8", "-c", code],
             cwd=venv,
             capture_output=True,
@@ -76,30 +80,38 @@ def ask(venv: Path, code: str) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return completed.stdout.strip()
 
 
-def read_note(venv: Path) -> dict[str, Any]:
-    """Return the note in an environment; empty where there is none that can be read."""
+def read_record(venv: Path) -> dict[str, Any]:
+    """Return the record of an environment (``course-env.json``); empty if there is none that can be read.
+
+    Its keys: ``made_by``, ``torch`` (the choice), and after a finished set-up ``extra``, ``wanted`` and
+    ``constraints`` (SHA-256 of the requirements and of the constraints file).
+    """
     try:
-        note = json.loads((venv / NOTE).read_text(encoding="utf-8"))
+        record = json.loads((venv / RECORD_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return note if isinstance(note, dict) else {}
+    return record if isinstance(record, dict) else {}
 
 
-def write_note(venv: Path, note: dict[str, Any]) -> None:
-    """Write a note that is there whole or not at all."""
-    part = venv / f"{NOTE}.part"
-    part.write_text(json.dumps(note, indent=1) + "\n", encoding="utf-8")
-    os.replace(part, venv / NOTE)
+def write_record(venv: Path, record: dict[str, Any]) -> None:
+    """Write the record of an environment atomically."""
+    part = venv / f"{RECORD_FILE}.part"
+    part.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    os.replace(part, venv / RECORD_FILE)
 
 
-def clear(venv: Path, ours: bool) -> None:
-    """Make room for a new environment; never delete what the course did not make."""
+def remove_unusable(venv: Path, made_by_course: bool) -> None:
+    """Delete an unusable environment, if the course made it, so that a new one can be created.
+
+    ``made_by_course`` is what its record says. `SetupError` if the course did not make it, or if its own
+    Python is running.
+    """
     if not os.path.lexists(venv) or (venv.is_dir() and not any(venv.iterdir())):
         return
-    if not ours:
+    if not made_by_course:
         raise SetupError(
             _(
                 "There is a {venv} here that the course did not make and cannot use (its Python does "
@@ -107,7 +119,7 @@ def clear(venv: Path, ours: bool) -> None:
                 "call this again."
             ).format(venv=venv.name)
         )
-    if inside(venv):
+    if is_running_in(venv):
         raise SetupError(
             _(
                 "The {venv} must be made anew, and you call its own Python: type  deactivate  and "
@@ -122,25 +134,26 @@ def clear(venv: Path, ours: bool) -> None:
     shutil.rmtree(venv)
 
 
-def make(venv: Path, note: dict[str, Any], uv: Any, python: str, keep: bool) -> None:
-    """Make an environment with uv; with `keep` it sees the packages of the Python that runs."""
+def create(venv: Path, record: dict[str, Any], uv: Any, python: str, keep: bool) -> None:
+    """Create an environment with uv, and its record; with `keep`, it sees the running Python's packages."""
     venv.mkdir(exist_ok=True)
-    write_note(venv, note)
+    write_record(venv, record)
     words = ["--quiet", "--no-project", "--allow-existing", "--python", python, str(venv)]
     uv.run("venv", *(["--system-site-packages"] if keep else []), *words)
-    if keep and sys.prefix != sys.base_prefix:  # what runs is an environment too: it has the torch
+    if keep and sys.prefix != sys.base_prefix:  # the running Python is an environment too, and has the torch
         folders = dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
         lines = [f"import site; site.addsitedir({folder!a})\n" for folder in folders]
-        # By its name it is read after course_utils.pth: the clone's own course_utils comes first.
-        (_packages(venv) / "torch_to_keep.pth").write_text("".join(lines), encoding="ascii")
+        # Read after course_utils.pth, in alphabetical order: the clone's own course_utils takes precedence.
+        (_site_packages(venv) / "torch_to_keep.pth").write_text("".join(lines), encoding="ascii")
 
 
 def link_course(venv: Path) -> None:
-    """Make the clone importable through a relative path, which outlives a move of the clone."""
-    packages = _packages(venv)
+    """Make the clone importable by a .pth file; its path is relative, so it outlives a move of the clone."""
+    packages = _site_packages(venv)
     link = os.path.relpath(os.path.realpath(venv.parent), os.path.realpath(packages))
     (packages / "course_utils.pth").write_text(link + "\n", encoding="utf-8")
 
 
-def _packages(venv: Path) -> Path:
-    return Path(ask(venv, "import sysconfig; print(sysconfig.get_path('purelib'))") or "")
+def _site_packages(venv: Path) -> Path:
+    """Return an environment's site-packages folder."""
+    return Path(run_code(venv, "import sysconfig; print(sysconfig.get_path('purelib'))") or "")

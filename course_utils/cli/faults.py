@@ -1,4 +1,4 @@
-"""What can stop a set-up: patterns in what a program printed, and sentences that say what to do."""
+"""Errors of the set-up: patterns in a program's output, and the messages that say what to do."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _CONTRADICTION = _(
     "Two requirements contradict each other: ask for another --torch, or unset COURSE_CONSTRAINTS and "
     "PIP_CONSTRAINT, and call this again."
 )
-# Patterns in what uv, pip, venv or the system says, and sentences; the first that fits is taken.
+# Regular expressions for the output of uv, pip, venv or an OSError, and messages; the first match is used.
 _SENTENCES = {
     r"No space left|[Ee]rrno (28|122)\b|(os e|WinE)rror 112\b|enough space": _NO_SPACE,
     r"Long Path|os error 206\b": _LONG_PATH,
@@ -81,16 +81,20 @@ _SENTENCES = {
 
 
 class SetupError(Exception):
-    """The set-up cannot go on; the message is one sentence, with what to do."""
+    """The set-up, or a command, cannot go on; the message is one sentence that says what to do."""
 
 
-def of_output(output: str, root: Path) -> str | None:
-    """Return the sentence for what uv, pip, venv or the system said; None where the cause is not known."""
+def explain_output(output: str, root: Path) -> str | None:
+    """Return the error message for the learner that matches a failed program's output, else None.
+
+    ``output`` is what uv, pip or venv printed, or an OSError's text. ``root`` is the clone's folder, named
+    in the message with its free disk space.
+    """
     for pattern, sentence in _SENTENCES.items():
-        if found := re.search(pattern, output):
+        if match := re.search(pattern, output):
             temporary = tempfile.gettempdir()
             return sentence.format(
-                **{"package": ""} | found.groupdict(),
+                **{"package": ""} | match.groupdict(),
                 command=COMMAND,
                 root=root,
                 free=shutil.disk_usage(root).free / 1e9,
@@ -103,8 +107,8 @@ def of_output(output: str, root: Path) -> str | None:
     return None
 
 
-def no_venv() -> str:
-    """Return the sentence for a Python without `venv` or `ensurepip`, where uv is not to be had either."""
+def venv_missing_message() -> str:
+    """Return the error message for a Python that lacks `venv` or `ensurepip`, needed to install uv."""
     package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
     apt = _("install that part with  sudo apt install {package}  (or python3-venv)").format(package=package)
     other = _("install your system's python3-venv, or Python from https://www.python.org/downloads/")
@@ -113,7 +117,7 @@ def no_venv() -> str:
 
 
 def last_error(output: str) -> str:
-    """Return the last error that a program printed, else its last line."""
+    """Return the last line of a program's output that begins with ``error:``, else its last line."""
     lines = output.strip().splitlines()
     errors = [line[6:] for line in lines if line[:6].lower() == "error:"]
     return (errors or lines or [_("no reason was given")])[-1].strip().rstrip(".")

@@ -1,4 +1,4 @@
-"""Git, for the commands that keep or make a copy of the course."""
+"""Run git, for the commands that update, reset or bundle the course."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from course_utils.cli.faults import SetupError
 
 @dataclass(frozen=True)
 class Clone:
-    """A git clone of the course, and the git calls that are made in it."""
+    """A git clone of the course, with methods that run git in it."""
 
     root: Path
 
     def git(self, *words: str) -> str:
-        """Run git; return what it prints, or raise SetupError with the reason it gives."""
-        done = self._run(words)
-        if done.returncode:
-            errors = [line.split(": ", 1)[-1] for line in done.stderr.strip().splitlines()]
+        """Run git with these arguments and return its output; `SetupError`, with its reason, if it fails."""
+        completed = self._run(words)
+        if completed.returncode:
+            errors = [line.split(": ", 1)[-1] for line in completed.stderr.strip().splitlines()]
             reason = (errors or [_("it gave no reason")])[0].rstrip(".")
             if reason.endswith(".lock': File exists"):
                 reason += _(". Where no other git is at work, delete that file and call this again")
             raise SetupError(_("git says: {reason}.").format(reason=reason))
-        return done.stdout
+        return completed.stdout
 
-    def holds(self, *words: str) -> bool:
-        """Run git, and return whether its exit status is 0."""
+    def succeeds(self, *words: str) -> bool:
+        """Run git with these arguments; return whether its exit status is 0."""
         return self._run(words).returncode == 0
 
-    def edited(self) -> set[str]:
-        """Return what differs from the last commit, files that git does not know included."""
+    def changed_paths(self) -> set[str]:
+        """Return the paths that differ from HEAD, untracked ones included; `SetupError` during a merge."""
         options = ("--porcelain", "-z", "--untracked-files=all", "--no-renames")
         lines = self.git("status", *options).split("\0")[:-1]
         if any("U" in line[:2] or line[:2] in ("AA", "DD") for line in lines):
@@ -46,15 +46,16 @@ class Clone:
             )
         return {line[3:] for line in lines}
 
-    def news(self, commit: str, since: Iterable[str] = ("HEAD",)) -> dict[str, str]:
-        """Return what a commit has changed since the last one here (``()``: since the files).
+    def changes_in(self, commit: str, since: Iterable[str] = ("HEAD",)) -> dict[str, str]:
+        """Return what differs in a commit, as ``A`` (added), ``M`` (modified) or ``D`` (deleted) by path.
 
-        It is ``A``, ``M`` or ``D`` by path.
+        It is compared with the revision in ``since``, or with ``()`` with the files of the working tree.
         """
         words = self.git("diff", "--name-status", "--no-renames", "-z", *since, commit).split("\0")
         return dict(zip(words[1::2], words[0::2], strict=False))
 
     def _run(self, words: Iterable[str]) -> subprocess.CompletedProcess[str]:
+        """Run git in the clone, in English and without prompts; `SetupError` if git is not installed."""
         try:
             return subprocess.run(
                 ["git", *words],

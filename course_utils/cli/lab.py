@@ -1,4 +1,4 @@
-"""`lab`: set up the course and open it in JupyterLab."""
+"""`lab`: set up the environment and open the course in JupyterLab."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from course_utils.cli.torch_build import add_torch_argument
 
 LESSON = "00_start_here.ipynb"
 
-# Run in .venv: print the versions, load what a learner's first cells and JupyterLab load, and check that the
-# kernel of the notebooks is this Python.
+# Run in .venv: print the versions, import what the lessons and JupyterLab import, and check that the kernel
+# of the notebooks is this Python.
 CHECK = """
 import importlib, sys
 from importlib.metadata import version
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Set up, then start JupyterLab at the first lesson."""
+    """Set up, then replace this process by JupyterLab at the first lesson; with --check only verify."""
     started = time.monotonic()
     os.environ["COURSE_LANGUAGE"] = args.language or course_language.chosen()
     python = bootstrap.prepare("lab", args.torch)
@@ -67,9 +67,9 @@ def main(args: argparse.Namespace) -> int:
 
 
 def command(python: Path, args: argparse.Namespace, root: Path = ROOT) -> list[str]:
-    """Return the command that starts JupyterLab at the first lesson.
+    """Return the command line that starts JupyterLab at the first lesson.
 
-    The server's root is the clone: lessons link to pages outside `notebooks`.
+    The server's root is the clone, because lessons link to pages outside `notebooks`.
     """
     call = [str(python), "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
     call.append(f"--LabApp.default_url=/lab/tree/{notebooks()}/{LESSON}")
@@ -83,7 +83,7 @@ def command(python: Path, args: argparse.Namespace, root: Path = ROOT) -> list[s
 
 
 def _check(python: Path, env: dict[str, str]) -> int:
-    """Load everything once; return 0 where that works, else 1."""
+    """Import the requirements in .venv, and check the notebooks' kernel; return 0 if that works, else 1."""
     names = [bootstrap.name_of(item) for item in bootstrap.requirements(ROOT, "lab")]
     modules = [MODULES.get(name, name) for name in names]
     call = [str(python), "-X", "utf8", "-c", CHECK, " ".join(names)]

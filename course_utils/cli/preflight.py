@@ -1,4 +1,4 @@
-"""`preflight`: try what a seat of a workshop must be able to do, one check a thing."""
+"""`preflight`: check that a workshop's machine can run the course, one check for each requirement."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _SETUP = "py -m course_utils lab" if os.name == "nt" else "python3 -m course_uti
 
 
 class NotReady(Exception):
-    """What was found, and what to do about it."""
+    """Raised by a check that fails; the message says what was found, and what to do."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare no options."""
+    """Add no options."""
 
 
 def main(args: argparse.Namespace) -> int:
-    """Check, and say what is to be done; 0 where the course can run, else 1."""
+    """Run all checks and print their results; return 0 if all passed, else 1."""
     failed = False
     for name, check in checks():
         try:
@@ -45,7 +45,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def checks() -> Iterator[tuple[str, Callable[[], str]]]:
-    """Yield each check by its name; it returns what was found, or raises `NotReady`."""
+    """Yield (name, check) pairs; a check returns a text of what was found, or raises `NotReady`."""
     yield "memory", _memory
     yield "disk", _disk
     yield "packages", _packages
@@ -58,20 +58,22 @@ def checks() -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def _memory() -> str:
+    """Check the machine's memory."""
     from course_utils.doctor import ENOUGH_MEMORY
     from course_utils.machine_facts import memory_gb
 
-    found = memory_gb()
-    if found is not None and found < ENOUGH_MEMORY:
+    size_gb = memory_gb()
+    if size_gb is not None and size_gb < ENOUGH_MEMORY:
         raise NotReady(
             _("{found:.1f} GB in all. Have {enough_memory:.0f} GB, or use Colab.").format(
-                found=found, enough_memory=ENOUGH_MEMORY
+                found=size_gb, enough_memory=ENOUGH_MEMORY
             )
         )
-    return _("unknown") if found is None else _("{found:.1f} GB in all").format(found=found)
+    return _("unknown") if size_gb is None else _("{found:.1f} GB in all").format(found=size_gb)
 
 
 def _disk() -> str:
+    """Check the free space of the working directory's disk."""
     free = shutil.disk_usage(Path.cwd()).free / 1e9
     if free < DISK_GB:
         raise NotReady(
@@ -81,6 +83,7 @@ def _disk() -> str:
 
 
 def _packages() -> str:
+    """Check that the required packages are installed."""
     missing = [name for name in _MODULES.split() if importlib.util.find_spec(name) is None]
     if missing:
         raise NotReady(
@@ -92,6 +95,7 @@ def _packages() -> str:
 
 
 def _device() -> str:
+    """Check by `examine` that torch works; return its advice."""
     from course_utils.doctor import examine
 
     report = examine()
@@ -101,6 +105,7 @@ def _device() -> str:
 
 
 def _data() -> str:
+    """Check that the digits load."""
     from course_utils.data import load_digits
 
     try:
@@ -112,12 +117,14 @@ def _data() -> str:
 
 
 def _progress() -> str:
+    """Check that the progress file's folder is writable."""
     from course_utils.progress_file import progress_file
 
     return _writable(progress_file().parent, _("set COURSE_PROGRESS to a file that can be written"))
 
 
 def _writable(folder: Path, fix: str) -> str:
+    """Check that files can be created in a folder; ``fix`` says what to do if not."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -132,6 +139,7 @@ def _writable(folder: Path, fix: str) -> str:
 
 
 def _lessons() -> str:
+    """Check that each lesson's notebook is there and is valid JSON."""
     from course_utils.course import load_course
     from course_utils.files import parse, read_text
 
@@ -153,26 +161,26 @@ def _lessons() -> str:
 
 
 def _kernel() -> str:
-    """Start a kernel as JupyterLab does, and import the course in it."""
+    """Check that a Jupyter kernel starts and imports the course."""
     from jupyter_client.manager import run_kernel
 
-    start, said = perf_counter(), []
+    start, outputs = perf_counter(), []
 
     def listen(message: dict) -> None:
         content = message["content"]
-        said.append(str(content.get("evalue") or content.get("text") or "").strip())
+        outputs.append(str(content.get("evalue") or content.get("text") or "").strip())
 
     try:
-        how = {"startup_timeout": KERNEL_SECONDS, "kernel_name": "python3"}
-        with run_kernel(**how, stderr=subprocess.DEVNULL) as client:
+        options = {"startup_timeout": KERNEL_SECONDS, "kernel_name": "python3"}
+        with run_kernel(**options, stderr=subprocess.DEVNULL) as client:
             reply = client.execute_interactive(_IN_KERNEL, timeout=KERNEL_SECONDS, output_hook=listen)
         works = reply["content"]["status"] == "ok"
     except (TimeoutError, OSError, RuntimeError, KeyError) as error:
-        works, said = False, [f"{type(error).__name__}: {error}"]
+        works, outputs = False, [f"{type(error).__name__}: {error}"]
     if not works:
         raise NotReady(
             _("the kernel of {executable} says: {said}. Set up with  {setup}").format(
-                executable=sys.executable, said=" ".join(said), setup=_SETUP
+                executable=sys.executable, said=" ".join(outputs), setup=_SETUP
             )
         )
     return _("a notebook kernel and torch start in {rest:.0f} s").format(rest=perf_counter() - start)

@@ -1,4 +1,4 @@
-"""``reset``: put a fresh copy of a lesson in place, and keep the learner's beside it."""
+"""``reset``: replace a lesson's notebook by a fresh copy, and keep the learner's under another name."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ NEEDS = ("yaml",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Add the arguments of `reset`."""
     parser.add_argument("lessons", nargs="+", metavar="LESSON", help=_("such as 03"))
 
 
 def main(args: argparse.Namespace) -> int:
-    """Reset every lesson named, or none of them where one cannot be.
+    """Reset the lessons in ``args.lessons``; none of them if one has no fresh notebook.
 
     Returns
     -------
     int
-        0 where all are fresh, 1 where a file cannot be read or written, 2 for a lesson that is none.
+        0 if all are fresh, 1 if a file cannot be read or written, 2 if there is no such lesson.
     """
     try:
         course = load_course()
@@ -55,6 +55,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _lesson(course: Course, word: str) -> Lesson:
+    """Return the lesson of an argument, such as ``"3"`` or ``"03"``; LookupError if it has no notebook."""
     lesson = course.lesson(word.zfill(2) if word else word)
     if lesson.planned:
         raise LookupError(_("lesson {id} has no notebook yet").format(id=lesson.id))
@@ -62,27 +63,28 @@ def _lesson(course: Course, word: str) -> Lesson:
 
 
 def _folder(course: Course) -> Path:
-    """Return where the learner's notebooks are: in a clone or a bundle beside course.yml."""
+    """Return the learner's notebooks' folder: the clone's or the bundle's, else the working directory."""
     installed = Path(course_utils.__file__).parent
     return Path.cwd() if course.path.parent == installed else course.path.parent.parent / notebooks()
 
 
 def _reset(path: Path, text: str) -> bool:
-    """Write a fresh notebook; return whether that changed anything."""
+    """Write a fresh notebook, after renaming an edited one; return whether the file changed."""
     fresh = text.encode()
     if path.is_file() and path.read_bytes() == fresh:
         print(_("{path} is as the course ships it: nothing to do.").format(path=path.name))
         return False
-    with files.replacing(path) as new:
-        new.write_bytes(fresh)
-        kept = (
+    with files.replacing(path) as temporary:
+        temporary.write_bytes(fresh)
+        kept_note = (
             _(" Yours is kept as {set_aside}.").format(set_aside=set_aside(path).name)
             if path.exists()
             else ""
         )
-    print(_("{path} is fresh.{kept}").format(path=path.name, kept=kept))
+    print(_("{path} is fresh.{kept}").format(path=path.name, kept=kept_note))
     return True
 
 
 def _sentence(text: str) -> str:
+    """Return a message with a capital and a full stop."""
     return f"{text[0].upper()}{text[1:].rstrip('.')}."

@@ -1,4 +1,4 @@
-"""`template`: one of the handbook's programs, to begin your own with; without a name, a list of them."""
+"""`template`: print or write one of the handbook's template programs; without a name, list them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from course_utils.content import handbook
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Add the arguments of `template`."""
     parser.add_argument("name", nargs="?", help=_("such as ddp (without one: a list)"))
     parser.add_argument("--output", type=Path, metavar="FILE", help=_("a new file, not the screen"))
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write one program, or list them; 1 if it cannot be written, 2 for a name that there is not."""
+    """Write or print a template, or list them; return 0, 1 if it cannot be written, 2 for an unknown name."""
     page = (handbook() / "templates.md").read_text(encoding="utf-8")
     rows = re.findall(r"\| `([\w.]+)` \| (\[\d\d\].*)", page)  # its table of programs and lessons
     lessons = {short(file): ", ".join(re.findall(r"\[(\d\d)\]", row)) for file, row in rows}
-    places = {short(file): handbook() / "templates" / file for file, _ in rows}
-    texts = {name: place.read_text(encoding="utf-8") for name, place in places.items()}
+    paths = {short(file): handbook() / "templates" / file for file, _ in rows}
+    texts = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
     if args.name is None:
         for name, text in texts.items():
             print(
@@ -65,10 +65,10 @@ def main(args: argparse.Namespace) -> int:
 
 
 def short(name: str) -> str:
-    """Return what a program is called by: ``ddp`` for ``train_ddp.py``, ``slurm`` for ``train.slurm``."""
+    """Return a template's short name: ``ddp`` for ``train_ddp.py``, ``slurm`` for ``train.slurm``."""
     return re.sub(r"^train[_.]|(_step|_report)?(\.py)?$", "", name)
 
 
 def purpose(text: str) -> str:
-    """Return the first sentence in a program."""
+    """Return the first line of a program's docstring or comment."""
     return re.sub("^#!.*\n", "", text).partition("\n")[0].strip('"# ')

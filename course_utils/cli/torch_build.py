@@ -1,4 +1,4 @@
-"""Which build of PyTorch is asked for, and what uv is told of it."""
+"""The choice of PyTorch's build: the option ``--torch``, and the arguments for uv."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from course_language import _
 from course_utils.cli.faults import SetupError
 
-PACKAGES = ("torch", "torchvision")  # of one build
+PACKAGES = ("torch", "torchvision")  # must be of the same build
 INDEX = "https://download.pytorch.org/whl/"
-WINDOWS_CUDA = "cu130"  # `cuda` there, where PyPI's torch has no CUDA; checked 2026-11
+WINDOWS_CUDA = "cu130"  # for `cuda` on Windows, where PyPI's torch has no CUDA; checked 2026-11
 
 
 def add_torch_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--torch`, which chooses the build of PyTorch, and `--index`."""
+    """Add the options `--torch`, the build of PyTorch, and `--index`, a mirror, set for pip and uv."""
     parser.add_argument(
         "--torch",
         metavar="auto|cpu|cuda|keep|SPEC",
@@ -34,10 +34,10 @@ def add_torch_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def torch_choice(asked: str) -> str:
-    """Return what is to be installed for a word after `--torch`; raise `SetupError` where it means nothing.
+    """Return the normalized value of the option `--torch`; raise `SetupError` if it is invalid.
 
-    It is ``"auto"``, ``"cpu"``, ``"cuda"``, the name of one of PyTorch's indexes, ``"keep PREFIX"``, or a
-    requirement.
+    It is ``"auto"``, ``"cpu"``, ``"cuda"``, an index of PyTorch (``"cu126"``), a requirement, a wheel's path,
+    or ``"keep PREFIX"`` with the running Python's prefix.
     """
     asked = asked.strip()
     if asked in ("auto", "cpu", "cuda") or _is_index(asked):
@@ -63,12 +63,15 @@ def torch_choice(asked: str) -> str:
     )
 
 
-def for_uv(choice: str, work: Path) -> list[str]:
-    """Return the arguments of ``uv pip install`` for a choice; uv knows which driver needs which build."""
-    choice = _on_windows(choice)
+def uv_install_arguments(choice: str, work: Path) -> list[str]:
+    """Return the arguments of ``uv pip install`` for a choice as `torch_choice` returns it.
+
+    For ``"keep"`` it writes a file of overrides to ``work``.
+    """
+    choice = _resolve_on_windows(choice)
     if choice in ("auto", "cpu") or _is_index(choice):
         return ["--torch-backend", choice]
-    if choice.startswith("keep "):  # a marker that is never true: nothing installs another torch
+    if choice.startswith("keep "):  # a marker that is never true, so that no other torch is installed
         overrides = work / "kept.txt"
         lines = [f"{package}; python_version < '0'\n" for package in PACKAGES]
         overrides.write_text("".join(lines), encoding="utf-8")
@@ -76,19 +79,21 @@ def for_uv(choice: str, work: Path) -> list[str]:
     return [] if choice == "cuda" else [choice]
 
 
-def index_of(choice: str) -> str | None:
-    """Return PyTorch's own index that has the build of a choice; None where PyPI, or a mirror, has it."""
+def index_url(choice: str) -> str | None:
+    """Return the URL of PyTorch's own index that has the build of a choice; None if PyPI has it."""
     if choice == "auto":
         choice = "cuda" if shutil.which("nvidia-smi") else "cpu"
-    choice = _on_windows(choice)
+    choice = _resolve_on_windows(choice)
     if _is_index(choice) or (choice == "cpu" and sys.platform != "darwin"):
         return INDEX + choice
     return None
 
 
-def _on_windows(choice: str) -> str:
+def _resolve_on_windows(choice: str) -> str:
+    """Return the index's name for ``"cuda"`` on Windows, else the choice itself."""
     return WINDOWS_CUDA if choice == "cuda" and sys.platform == "win32" else choice
 
 
 def _is_index(choice: str) -> bool:
+    """Return whether a choice is the name of one of PyTorch's own indexes."""
     return re.fullmatch(r"cu\d{3}|rocm[\d.]+|xpu", choice) is not None

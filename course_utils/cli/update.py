@@ -1,4 +1,4 @@
-"""``update``: bring a clone up to date, and lose none of the learner's work."""
+"""``update``: update a clone by git, and keep the learner's edited notebooks under other names."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ _ByPath = dict[str, str]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options: there are none."""
+    """Add no options."""
 
 
 def main(args: argparse.Namespace, root: Path = ROOT) -> int:
-    """Bring the clone up to date, or leave it as it is and say why.
+    """Fast-forward the clone to the course's newest commit, or change nothing and raise.
+
+    Notebooks that both the learner and the course changed are renamed, see `set_aside`.
 
     Returns
     -------
     int
-        0 where the clone is up to date now. What stands in the way is raised as `SetupError`.
+        0 if the clone is up to date. What prevents the update is raised as `SetupError`.
     """
     if not (root / ".git").exists():
         raise SetupError(
@@ -38,34 +40,43 @@ def main(args: argparse.Namespace, root: Path = ROOT) -> int:
             )
         )
     clone = Clone(root)
-    with (root / clone.git("rev-parse", "--git-path", "config").strip()).open("rb") as held:
-        with suppress(ImportError):  # Windows; elsewhere another update is waited for
+    with (root / clone.git("rev-parse", "--git-path", "config").strip()).open("rb") as lock_file:
+        with suppress(ImportError):  # Windows has none; elsewhere wait for another update to finish
             fcntl = import_module("fcntl")
-            fcntl.flock(held, fcntl.LOCK_EX)
+            fcntl.flock(lock_file, fcntl.LOCK_EX)
         newest = _fetch(clone)
-        if clone.holds("merge-base", "--is-ancestor", newest, "HEAD"):
+        if clone.succeeds("merge-base", "--is-ancestor", newest, "HEAD"):
             print(_("The course is up to date."))
             return 0
-        if not clone.holds("merge-base", "--is-ancestor", "HEAD", newest):
+        if not clone.succeeds("merge-base", "--is-ancestor", "HEAD", newest):
             raise SetupError(
                 _(
                     "This clone has commits that the course does not have, so update changed nothing:  "
                     "git pull  joins the two. On a hub, open the instructor's link again instead."
                 )
             )
-        news = clone.news(newest)
-        there = {path for path, what in news.items() if what == "A" and (root / path).exists()}
-        apart = clone.news(newest, since=()).keys()  # the others came with a killed update
-        both = {path: path in apart for path in sorted(news.keys() & (clone.edited() | there))}
-        if others := [path for path, own in both.items() if own and not _NOTEBOOK.fullmatch(path)]:
-            raise SetupError(_both_changed(others))
-        kept = _advance(clone, newest, both, news)
-        _report(news, kept)
+        changes = clone.changes_in(newest)
+        added_but_existing = {
+            path for path, change in changes.items() if change == "A" and (root / path).exists()
+        }
+        differing = clone.changes_in(
+            newest, since=()
+        ).keys()  # others are up to date already, by an interrupted update
+        overlapping = {
+            path: path in differing
+            for path in sorted(changes.keys() & (clone.changed_paths() | added_but_existing))
+        }
+        if conflicts := [
+            path for path, is_edited in overlapping.items() if is_edited and not _NOTEBOOK.fullmatch(path)
+        ]:
+            raise SetupError(_both_changed(conflicts))
+        new_names = _advance(clone, newest, overlapping, changes)
+        _report(changes, new_names)
         return 0
 
 
 def _fetch(clone: Clone) -> str:
-    """Return the course's newest commit, fetched."""
+    """Fetch from the upstream branch; return its newest commit. `SetupError` if that is not possible."""
     try:
         upstream = clone.git("rev-parse", "--abbrev-ref", "--symbolic-full-name", "@{upstream}")
     except SetupError as error:
@@ -89,6 +100,7 @@ def _fetch(clone: Clone) -> str:
 
 
 def _both_changed(paths: list[str]) -> str:
+    """Return the error message for files, not notebooks, that the learner and the course both changed."""
     more = _(" and {last} more").format(last=len(paths) - 1) if len(paths) > 1 else ""
     return _(
         "You and the course have both changed {first_path}{more}, so update changed nothing: copy your "
@@ -97,41 +109,48 @@ def _both_changed(paths: list[str]) -> str:
     ).format(first_path=paths[0], more=more, command=COMMAND)
 
 
-def _advance(clone: Clone, newest: str, both: dict[str, bool], news: _ByPath) -> _ByPath:
-    """Set the learner's notebooks aside and go forward, or put them back; return their new names by path."""
-    moved: dict[Path, Path] = {}
+def _advance(clone: Clone, newest: str, overlapping: dict[str, bool], changes: _ByPath) -> _ByPath:
+    """Rename the learner's edited notebooks and fast-forward to ``newest``; return their new names by path.
+
+    ``overlapping`` maps the paths that both changed to whether the file differs from the newest one. If
+    anything fails, the notebooks get their names back, and `SetupError` is raised.
+    """
+    renamed: dict[Path, Path] = {}
     try:
-        for name, own in both.items():
-            if own and (path := clone.root / name).exists():
-                moved[path] = set_aside(path)
-        if both:
-            clone.git("reset", "--quiet", "HEAD", "--", *both)
-        if known := [name for name in both if news[name] != "A"]:
-            clone.git("checkout", "--quiet", "HEAD", "--", *known)
+        for name, is_edited in overlapping.items():
+            if is_edited and (path := clone.root / name).exists():
+                renamed[path] = set_aside(path)
+        if overlapping:
+            clone.git("reset", "--quiet", "HEAD", "--", *overlapping)
+        if tracked := [name for name in overlapping if changes[name] != "A"]:
+            clone.git("checkout", "--quiet", "HEAD", "--", *tracked)
         clone.git("merge", "--quiet", "--ff-only", newest)
     except BaseException as error:
-        for path, mine in moved.items():
-            mine.replace(path)
+        for path, kept_path in renamed.items():
+            kept_path.replace(path)
         if isinstance(error, (SetupError, OSError)):
             raise SetupError(_("Nothing was changed: {error}").format(error=error)) from error
         raise
-    return {path.relative_to(clone.root).as_posix(): mine.name for path, mine in moved.items()}
+    return {path.relative_to(clone.root).as_posix(): kept_path.name for path, kept_path in renamed.items()}
 
 
-def _report(news: _ByPath, kept: _ByPath) -> None:
+def _report(changes: _ByPath, new_names: _ByPath) -> None:
+    """Print how many files changed, and the new names of the learner's notebooks."""
     print(
         ngettext(
             "The course is up to date: {n_news} file changed.",
             "The course is up to date: {n_news} files changed.",
-            len(news),
-        ).format(n_news=len(news))
+            len(changes),
+        ).format(n_news=len(changes))
     )
-    for name, mine in kept.items():
-        state = _("is no longer in the course") if news[name] == "D" else _("has changed and is in place")
+    for name, kept_path in new_names.items():
+        state = _("is no longer in the course") if changes[name] == "D" else _("has changed and is in place")
         print(
-            _("{Path} {state}; yours is kept as {mine}.").format(Path=Path(name).name, state=state, mine=mine)
+            _("{Path} {state}; yours is kept as {mine}.").format(
+                Path=Path(name).name, state=state, mine=kept_path
+            )
         )
-    if kept:
+    if new_names:
         print(RELOAD)
-    if "pyproject.toml" in news:
+    if "pyproject.toml" in changes:
         print(_("{command} lab  installs what the new version needs.").format(command=COMMAND))

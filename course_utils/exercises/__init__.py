@@ -1,4 +1,4 @@
-"""Exercises: what one is, how an answer is judged, and a lesson's own, which stand in ``course_lessons``."""
+"""Exercises: their class, how an answer is checked, and those of a lesson (from ``course_lessons``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Exercise", "Judge", "LessonExercises", "Result", "lesson", "todo"]
 
 
 class LessonExercises:
-    """The exercises of one lesson, by name: ``ex.speedup``; in order when iterated."""
+    """The exercises of one lesson, as attributes (``ex.speedup``); iterates over them in order."""
 
     def __init__(self, lesson_id: str, exercises: tuple[Exercise, ...]) -> None:
         self.lesson_id = lesson_id
@@ -48,7 +48,7 @@ class LessonExercises:
 
 
 def lesson(lesson_id: str) -> LessonExercises:
-    """Return the exercises of a lesson, such as ``"01"``; a lesson without any gives an empty set."""
+    """Return the exercises of a lesson, such as ``"01"``; an empty `LessonExercises` if it has none."""
     if not (content.folder() / f"lesson{lesson_id}" / "exercises.py").is_file():
         return LessonExercises(lesson_id, ())
     listed = importlib.import_module(f"course_lessons.lesson{lesson_id}.exercises")

@@ -1,8 +1,8 @@
 """An exercise: its texts, its reference solution, and the check of a learner's answer.
 
-An answer has one of four outcomes: *not tried* (the stub is still there), *raised* (the learner's
-code failed, with its line), *not yet* (what was seen, what was expected, and which misunderstanding
-that suggests) and *right* (and why it matters). Whatever the answer does, the notebook goes on.
+A check has one of four outcomes: *not tried* (the stub is still there), *raised* (the learner's code raised
+an exception; its line is shown), *not yet* (what was seen, what was expected, and which misunderstanding
+that suggests) and *right* (and why it matters). No exception of the answer ends the notebook's cell.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from .result import Result
 from .values import brief, is_array, same
 
 TEXTS = ("title", "task", "hints", "why", "diagnoses")
-"""The fields of an exercise that a learner reads: translated as it is made, so they need no mark."""
+"""The fields of an `Exercise` that a learner reads: its constructor translates them, without `_()`."""
 
-LEVELS = {1: "●○○", 2: "●●○", 3: "●●●"}  # how an exercise's difficulty is shown
+LEVELS = {1: "●○○", 2: "●●○", 3: "●●●"}  # how an exercise's level is displayed
 
 
 @dataclass
 class Exercise:
-    """One exercise: its texts, its reference solution, and a check of behaviour.
+    """One exercise: its texts, its reference solution, and a check of what an answer does.
 
     Parameters
     ----------
@@ -58,16 +58,16 @@ class Exercise:
         The solution: a function with the stub's name and arguments. For an exercise that asks for
         a value, a function without arguments that ends in ``return VALUE``.
     check_answer
-        Called as ``check_answer(answer, judge)``. It looks at what the answer does and calls ``judge.no``
-        at the first thing that is wrong; it returns where the answer is right.
+        Called as ``check_answer(answer, judge)``. It calls ``judge.no``, which raises, at the first fault;
+        it returns None if the answer is right.
     why
         Why the right answer matters: shown with *right*.
     diagnoses
-        For each id that the check may give, what the learner is told.
+        For each diagnosis id that the check may give to ``judge.no``, the text for the learner.
     limit
-        How long a check may take, in seconds.
+        The time limit of a check, in seconds.
     may_change
-        Whether the answer is meant to change what it is given.
+        Whether the answer may modify its arguments in place.
     """
 
     id: str
@@ -97,13 +97,13 @@ class Exercise:
 
     @property
     def wants_value(self) -> bool:
-        """Whether the answer is a value and not a function."""
+        """Whether the answer is a value rather than a function: the reference takes no arguments."""
         return not inspect.signature(self.reference).parameters
 
     def check(self, answer: Any) -> None:
-        """Judge an answer, show what was found, and note it in the local progress file.
+        """Check an answer, show the result, and append the attempt to the local progress file.
 
-        The first time that it is *not yet*, the hints are mentioned.
+        An answer that was *not tried* is not recorded. The first *not yet* mentions the hints.
         """
         result = self.result(answer)
         if result.outcome == "not_yet" and not self._hints_mentioned:
@@ -112,11 +112,14 @@ class Exercise:
             )
             self._hints_mentioned = True
         if result.outcome != "not_tried":
-            progress_file.note(self.id, result.outcome, result.diagnosis)
+            progress_file.record_attempt(self.id, result.outcome, result.diagnosis)
         show(result.bundle())
 
     def result(self, answer: Any) -> Result:
-        """Judge an answer without showing or noting anything.
+        """Check an answer and return the result, without showing or recording it.
+
+        Exceptions of the answer become part of the result; what it prints is captured in ``printed``. The
+        time limit, and what is restored afterwards, are those of `guard.run`.
 
         Parameters
         ----------
@@ -125,7 +128,7 @@ class Exercise:
         """
         from simgpu import worker
 
-        if _is_stub(answer):
+        if _is_unsolved(answer):
             return self._not_tried()
         if worker.needed() and callable(answer):  # the simulated GPU is in another process
             with suppress(worker.WorkerError):
@@ -142,31 +145,32 @@ class Exercise:
         return dataclasses.replace(result, printed=output.text())
 
     def or_reference(self, answer: Any) -> Any:
-        """Return the answer where it is right, else the reference: later cells go on with either."""
+        """Return the answer if it is right, else the reference, so that later cells work with either."""
         return answer if self.result(answer).outcome == "right" else self.reference
 
     def hint(self) -> None:
-        """Show the next hint, from a nudge to nearly the answer; after the last one, that one again."""
-        of = len(self.hints)
-        all_given = self._hints_given == of
-        self._hints_given = min(self._hints_given + 1, of)
+        """Show the next hint; after the last one, show that again."""
+        n_hints = len(self.hints)
+        all_given = self._hints_given == n_hints
+        self._hints_given = min(self._hints_given + 1, n_hints)
         text = _("**Hint {hints_given} of {of}.** {hint}").format(
-            hints_given=self._hints_given, of=of, hint=self.hints[self._hints_given - 1]
+            hints_given=self._hints_given, of=n_hints, hint=self.hints[self._hints_given - 1]
         )
         end = _("That was the last hint. `ex.{slug}.solution()` shows the answer.").format(slug=self.slug)
-        self._say(f"{text}\n\n{end}" if all_given else text)
+        self._show_markdown(f"{text}\n\n{end}" if all_given else text)
 
     def solution(self) -> None:
-        """Show the reference solution: the code that the course's tests run."""
-        source = _as_value(self.source) if self.wants_value else self.source
-        self._say(f"```python\n{source}```\n\n{self.why}")
+        """Show the reference solution's source, and why it matters."""
+        source = _as_assignment(self.source) if self.wants_value else self.source
+        self._show_markdown(f"```python\n{source}```\n\n{self.why}")
 
     @property
     def source(self) -> str:
         """The reference's source code."""
         return textwrap.dedent(inspect.getsource(self.reference))
 
-    def _say(self, markdown: str) -> None:
+    def _show_markdown(self, markdown: str) -> None:
+        """Display Markdown in a notebook, print it elsewhere."""
         if in_notebook():
             from IPython.display import Markdown, display
 
@@ -175,7 +179,7 @@ class Exercise:
             print(markdown)
 
     def _run_check(self, answer: Any) -> Result:
-        """Check an answer; return the result, whatever the answer or the check raises."""
+        """Check an answer; return the result, also for any exception of the answer or of the check."""
         try:
             self._check(answer)
         except NotTried:
@@ -189,6 +193,7 @@ class Exercise:
         return Result(self.id, "right", text=self.why)
 
     def _check(self, answer: Any) -> None:
+        """Check the answer's kind and arguments, then call `check_answer`; return if right, else raise."""
         judge = Judge()
         if self.wants_value:
             if answer is None:
@@ -203,12 +208,13 @@ class Exercise:
                 seen=answer,
                 expected=_("the function {slug}").format(slug=self.slug),
             )
-        if not _same_arguments(answer, self.reference):
+        if not _accepts_same_arguments(answer, self.reference):
             seen, expected = (f"{self.slug}{_signature(f)}" for f in (answer, self.reference))
             judge.no("wrong-arguments", seen=seen, expected=expected)
-        self.check_answer(_guarded(answer, judge, self.may_change), judge)
+        self.check_answer(_wrapped_answer(answer, judge, self.may_change), judge)
 
     def _not_tried(self) -> Result:
+        """Return the result of an answer that still has the stub."""
         text = _(
             "`todo()` is still there. Write your answer in its place, or delete its line where the comment "
             "says so. Then run the cell again. Stuck? `ex.{slug}.hint()` gives a nudge."
@@ -216,91 +222,104 @@ class Exercise:
         return Result(self.id, "not_tried", text=text)
 
     def _not_yet(self, diagnosis: str, seen: str, expected: str = "") -> Result:
+        """Return the result of a refusal, with the text of its diagnosis."""
         texts = {**COMMON, **self.diagnoses}
-        # A check that several exercises share may name a fault that this one has no text for.
+        # A check that exercises share may give a diagnosis for which this one has no text.
         diagnosis = diagnosis if diagnosis in texts else "wrong-value"
         pairs = ((_("Seen"), seen), (_("Expected"), expected))
         details = tuple((name, value) for name, value in pairs if value)
         return Result(self.id, "not_yet", diagnosis, texts[diagnosis], details)
 
-    def _raised(self, error: BaseException, problem: BaseException, *, in_answer: bool) -> Result:
+    def _raised(self, error: BaseException, error_with_case: BaseException, *, in_answer: bool) -> Result:
+        """Return the result of an exception, and make it ``sys.last_value``.
+
+        ``error_with_case`` is the exception whose attribute ``case``, if any, names the failing case;
+        ``in_answer`` is whether the learner's code raised it, rather than the check.
+        """
         text = _("The check called your code, and this came out:")
         if isinstance(error, MemoryError) or "can't allocate memory" in brief(error):
             text = _("The check called your code, and it asked for more memory than a check may take:")
-        details = (*_where(error, in_answer), *getattr(problem, "case", ()))
-        # For explain(). Without its traceback it keeps no frame alive.
+        details = (*_error_details(error, in_answer), *getattr(error_with_case, "case", ()))
+        # For explain(), without the traceback, which would keep frames alive.
         sys.last_value = BaseException.with_traceback(error, None)
         return Result(self.id, "raised", brief(type(error).__name__), text, details)
 
 
 def _check_in_worker(ident: str, answer: Any) -> tuple[Result, Any]:
+    """Check an answer in a worker process; return the result and that process's ``sys.last_value``."""
     exercise = getattr(importlib.import_module(__package__).lesson(ident[:2]), ident[3:])
     return exercise.result(answer), getattr(sys, "last_value", None)
 
 
-def _is_stub(answer: Any) -> bool:
-    """Whether an answer is ``todo()``, or a function in whose code a call of it is left."""
+def _is_unsolved(answer: Any) -> bool:
+    """Return whether an answer is ``todo()``, or a function whose code still calls it."""
     code = getattr(answer, "__code__", None)
     return isinstance(answer, Todo) or (isinstance(code, CodeType) and _calls_todo(code))
 
 
 def _calls_todo(code: CodeType) -> bool:
+    """Return whether a code object, or one nested in it, uses the name ``todo``."""
     inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     return todo.__name__ in code.co_names or any(map(_calls_todo, inner))
 
 
-def _as_value(source: str) -> str:
-    """Turn a function without arguments that ends in ``return VALUE`` into ``answer = VALUE``."""
+def _as_assignment(source: str) -> str:
+    """Return the body of a function that ends in ``return VALUE``, with ``answer = VALUE`` instead."""
     before, _, value = source.partition(":\n")[2].rpartition("return ")
     return textwrap.dedent(before + "answer = " + value)
 
 
-def _guarded(answer: Callable[..., Any], judge: Judge, may_change: bool) -> Callable[..., Any]:
-    """Wrap the learner's function: tell its errors from the check's, see stubs and changed inputs."""
+def _wrapped_answer(answer: Callable[..., Any], judge: Judge, may_change: bool) -> Callable[..., Any]:
+    """Return a wrapper of the learner's function for the check to call.
+
+    An exception of the function is raised as `Raised`, a returned ``todo()`` as `NotTried`. Modified
+    arguments are refused as ``"changed-input"``, unless ``may_change``. PyTorch's modes are restored.
+    """
 
     @functools.wraps(answer)
     def call(*args: Any, **kwargs: Any) -> Any:
-        inputs = [] if may_change else filter(_is_data, [*args, *kwargs.values()])
-        before = [(value, _snapshot(value)) for value in inputs]
+        inputs = [] if may_change else filter(_is_copyable, [*args, *kwargs.values()])
+        before = [(value, _detached_copy(value)) for value in inputs]
         modes = guard.modes()
         try:
-            got = answer(*args, **kwargs)
+            returned = answer(*args, **kwargs)
         except guard.Stop:
             raise
         except BaseException as error:  # noqa: BLE001  (whatever it was, it is the learner's)
             raise Raised(error) from None
         finally:
             guard.restore_modes(modes)
-        if isinstance(got, Todo):
+        if isinstance(returned, Todo):
             raise NotTried
         for value, old in before:
             if not same(value, old):
                 judge.no("changed-input", seen=value, expected=old)
-        return got
+        return returned
 
     return call
 
 
-def _is_data(value: object) -> bool:
-    """Return whether a value can be compared before and after a call."""
+def _is_copyable(value: object) -> bool:
+    """Return whether a value is plain data: arrays, numbers, texts, None, or containers of these."""
     if isinstance(value, (list, tuple)):
-        return all(map(_is_data, value))
+        return all(map(_is_copyable, value))
     if isinstance(value, Mapping):
-        return all(map(_is_data, value.values()))
+        return all(map(_is_copyable, value.values()))
     return is_array(value) or isinstance(value, (int, float, str, bytes, type(None)))
 
 
-def _snapshot(value: Any) -> Any:
-    """Copy data so that it shares nothing with the value; a tensor's copy is outside the autograd graph."""
+def _detached_copy(value: Any) -> Any:
+    """Return a deep copy of data; tensors are detached from the autograd graph, mappings become dicts."""
     if isinstance(value, (list, tuple)):
-        items = map(_snapshot, value)
+        items = map(_detached_copy, value)
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, Mapping):
-        return {key: _snapshot(item) for key, item in value.items()}
+        return {key: _detached_copy(item) for key, item in value.items()}
     return value.detach().clone() if hasattr(value, "detach") else copy.deepcopy(value)
 
 
-def _same_arguments(answer: Callable[..., Any], reference: Callable[..., Any]) -> bool:
+def _accepts_same_arguments(answer: Callable[..., Any], reference: Callable[..., Any]) -> bool:
+    """Return whether the answer can be called with as many positional arguments as the reference has."""
     try:
         inspect.signature(answer).bind(*inspect.signature(reference).parameters)
     except TypeError:
@@ -311,17 +330,21 @@ def _same_arguments(answer: Callable[..., Any], reference: Callable[..., Any]) -
 
 
 def _signature(function: Callable[..., Any]) -> str:
+    """Return a function's parameter names in parentheses, or ``"(…)"`` if it has no signature."""
     with suppress(TypeError, ValueError):
         return f"({', '.join(inspect.signature(function).parameters)})"
     return "(…)"
 
 
-def _where(error: BaseException, in_answer: bool) -> tuple[tuple[str, str], ...]:
-    """Return the learner's line that failed, and the error's message, each with its name."""
+def _error_details(error: BaseException, in_answer: bool) -> tuple[tuple[str, str], ...]:
+    """Return (label, text) pairs for an error: the learner's line that raised it, if known, and the message.
+
+    ``in_answer`` is whether the learner's code raised it, rather than the check.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     frames = [frame for frame in frames if "course_utils" not in frame.filename]
     cells = [f for f in frames if "ipykernel" in f.filename or "ipython" in f.filename]
-    # A forward is called by the check's model: the learner's frame is not the first one.
+    # The check's model may call the learner's forward: the learner's frame is not always the first one.
     shown = cells[-1:] or (frames[:1] if in_answer else [])
     lines = [
         (
@@ -335,12 +358,12 @@ def _where(error: BaseException, in_answer: bool) -> tuple[tuple[str, str], ...]
 
 
 class _Output(io.StringIO):
-    """Keeps what an answer prints, up to a limit, so that an endless loop cannot fill the memory."""
+    """A text stream that keeps at most `most` characters, so that an endless loop cannot fill memory."""
 
     most = 20_000
 
     def write(self, text: str) -> int:
-        """Keep the text while there is room."""
+        """Append the text up to the limit; return its length, as if all was written."""
         if self.tell() < self.most:
             super().write(text[: self.most - self.tell()])
         return len(text)
@@ -350,4 +373,4 @@ class _Output(io.StringIO):
         return brief(io.StringIO.getvalue(self).strip(), 1000)
 
     def close(self) -> None:
-        """Stay open: the answer may close what it prints to, the check goes on."""
+        """Do nothing: the answer may close ``sys.stdout``, but the check continues to use it."""

@@ -1,4 +1,4 @@
-"""The short form of a check: a function's values over cases, and the mistakes that give others."""
+"""A reusable check: compare an answer's results with the reference's over cases, and recognise mistakes."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from .judge import Judge
 from .values import agree, brief, diff_texts, nearly
 
 DRAWN = 40
-"""How many cases are drawn, where a form draws them."""
+"""How many random cases a check with `draw` adds."""
 
 
 near = nearly(1e-6, 1e-9)
-"""Whether two numbers are the same but for rounding."""
+"""``near(a, b)``: whether two values are equal up to floating-point rounding."""
 
 
 @dataclass(frozen=True)
 class ComparesToReference:
-    """A check: an answer must give, for every case, what the reference gives.
+    """A check: for every case, an answer must return what the reference returns.
 
     Parameters
     ----------
     reference
         The right function.
     cases
-        Arguments, a tuple for each case; a function that makes them, where a call may change them.
+        A tuple of arguments for each case; or a function that returns them, if a call may modify them.
     known_mistakes
         For each diagnosis a wrong function, or a tuple of several. A wrong answer gets the diagnosis of the
         known mistake that it agrees with (``Judge.closest``).
@@ -71,96 +71,106 @@ class ComparesToReference:
     shown: Callable[[Any], str] | None = None
 
     def __call__(self, answer: Callable[..., Any], judge: Judge) -> None:
-        """Refuse an answer whose values are not the reference's."""
+        """Check an answer: refuse it by ``judge`` if its results differ from the reference's, else return."""
         read = self.read or (Judge.number if self.run is self.look is None else None)
-        refuse = partial(read, judge) if read else None
+        read_or_refuse = partial(read, judge) if read else None
         right = self.values(self.reference)
         got: list[Any] = []
         wrong = False
         for case, expected in zip(self.all_cases(), right, strict=True):
             try:
-                got.append(self._value(answer, case, refuse))
+                got.append(self._value(answer, case, read_or_refuse))
             except Exception as error:
                 if not wrong:
                     error.case = ((_("Case"), self._describe(self.all_cases()[len(got)])),)
                     raise
-                # After the first wrong value it is one more wrong value, and no reason to stop.
-                got.append(_Failed())
+                # After a first wrong result, an error is one more wrong result, and does not end the check.
+                got.append(_NoResult())
             wrong = wrong or not agree(self.alike, got[-1], expected)
         if not wrong:
             return
         cases = self.all_cases()
 
-        def say(at: int) -> tuple[str, str]:
-            write = self.shown or _short
-            seen, expected = write(got[at]), write(right[at])
+        def say(index: int) -> tuple[str, str]:
+            """Return the texts (seen, expected) for a case."""
+            write = self.shown or _brief_value
+            seen, expected = write(got[index]), write(right[index])
             if seen == expected or (self.shown is None and max(len(seen), len(expected)) > 60):
-                seen, expected = diff_texts(got[at], right[at], self.alike)
-            return _("{seen} for {describe}").format(seen=seen, describe=self._describe(cases[at])), expected
+                seen, expected = diff_texts(got[index], right[index], self.alike)
+            return _("{seen} for {describe}").format(
+                seen=seen, describe=self._describe(cases[index])
+            ), expected
 
-        def simple(at: int) -> tuple[bool, int, int]:
-            drawn = self.draw is not None and at >= len(cases) - DRAWN
-            return isinstance(got[at], _Failed), len(self._describe(cases[at])) if drawn else 0, at
+        def sort_key(index: int) -> tuple[bool, int, int]:
+            """Prefer cases with a result, then given cases and short random ones, then the first."""
+            drawn = self.draw is not None and index >= len(cases) - DRAWN
+            return isinstance(got[index], _NoResult), len(self._describe(cases[index])) if drawn else 0, index
 
-        def otherwise(at: int) -> str:
+        def otherwise(index: int) -> str:
+            """Return the diagnosis for a case if no known mistake agrees."""
             if not callable(self.otherwise):
                 return self.otherwise
-            return self.otherwise(got[at], right[at], *cases[at])
+            return self.otherwise(got[index], right[index], *cases[index])
 
         judge.closest(
             got,
             right,
             {
-                diagnosis: [self.values(one, safe=True) for one in as_tuple(mistake)]
+                diagnosis: [self.values(variant, safe=True) for variant in as_tuple(mistake)]
                 for diagnosis, mistake in self.known_mistakes.items()
             },
             alike=self.alike,
             otherwise=otherwise,
             say=say,
-            simple=simple,
+            simple=sort_key,
         )
 
     def all_cases(self) -> Sequence[tuple[Any, ...]]:
-        """Return the cases, those drawn at the end."""
+        """Return a new list of the cases, followed by the random ones, which are the same at each call."""
         cases = list(self.cases() if callable(self.cases) else self.cases)
         if self.draw:
-            source = random.Random(self.reference.__name__)
-            cases += [self.draw(source) for _ in range(DRAWN)]
+            rng = random.Random(self.reference.__name__)
+            cases += [self.draw(rng) for _ in range(DRAWN)]
         return cases
 
     def values(self, function: Callable[..., Any], safe: bool = False) -> list[Any]:
-        """Return what a function gives for each case; an error stands in its place where ``safe``."""
-        call = partial(_outcome, self._value) if safe else self._value
+        """Return a function's result for each case; with ``safe``, a `_NoResult` where it raises."""
+        call = partial(_result_or_failure, self._value) if safe else self._value
         return [call(function, case) for case in self.all_cases()]
 
     def _value(self, function: Callable[..., Any], case: Sequence[Any], read: Any = None) -> Any:
+        """Return what is compared for a case: the function's result, after `run`, ``read`` and `look`."""
         got = self.run(function, *case) if self.run else function(*case)
         got = read(got) if read else got
         return self.look(got, *case) if self.look else got
 
     def _describe(self, case: tuple[Any, ...]) -> str:
+        """Return the text of a case for the learner."""
         return (self.situation or self._arguments)(*case)
 
     def _arguments(self, *case: Any) -> str:
+        """Return a case's arguments as text: ``"batch=32, steps=4"``."""
         names = inspect.signature(self.reference).parameters
-        return ", ".join(f"{name}={_short(value)}" for name, value in zip(names, case, strict=True))
+        return ", ".join(f"{name}={_brief_value(value)}" for name, value in zip(names, case, strict=True))
 
 
 def as_tuple(mistake: Any) -> tuple[Callable[..., Any], ...]:
-    """Return a known mistake, or several, as a tuple."""
+    """Return one wrong function, or a tuple of them, as a tuple."""
     return mistake if isinstance(mistake, tuple) else (mistake,)
 
 
-class _Failed:
-    """Stands for the result of a call that raised, or whose value was refused: like no other."""
+class _NoResult:
+    """Placeholder for the result of a call that raised, or was refused; equal to no result."""
 
 
-def _outcome(value: Callable[..., Any], function: Callable[..., Any], case: tuple[Any, ...]) -> Any:
+def _result_or_failure(value: Callable[..., Any], function: Callable[..., Any], case: tuple[Any, ...]) -> Any:
+    """Return ``value(function, case)``, or a `_NoResult` if it raises."""
     try:
         return value(function, case)
     except Exception:  # noqa: BLE001  (whatever it was, there is no result)
-        return _Failed()
+        return _NoResult()
 
 
-def _short(value: Any) -> str:
+def _brief_value(value: Any) -> str:
+    """Return a value's text in at most 120 characters; floats in six digits."""
     return f"{value:g}" if isinstance(value, float) else brief(value, 120)

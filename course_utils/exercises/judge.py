@@ -1,4 +1,4 @@
-"""What a check says of an answer."""
+"""How a check refuses an answer: the `Judge`, its exceptions, and the common diagnoses."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ COMMON = {
     ),
     "too-slow": _("The check stopped your code, because it took too long. Does each of its loops end?"),
 }
-"""Diagnoses that any exercise can give."""
+"""Diagnoses that every exercise has: id to the text for the learner."""
 
 
 class Todo:
-    """What an unsolved stub returns."""
+    """The type of what ``todo()`` returns."""
 
     def __repr__(self) -> str:
         return "todo()"
@@ -46,16 +46,16 @@ _TODO = Todo()
 
 
 def todo() -> Any:
-    """Stand for an answer that is not written yet: replace the call with your own code."""
+    """Placeholder for an answer that is not written yet: replace the call with your own code."""
     return _TODO
 
 
 class NotTried(Exception):
-    """The answer is still the stub."""
+    """Raised by a check if the answer is still the stub."""
 
 
 class NotYet(Exception):
-    """The answer is not right; carries the diagnosis."""
+    """Raised by `Judge` if the answer is not right, with the diagnosis and the texts of the two values."""
 
     def __init__(self, diagnosis: str, seen: str, expected: str) -> None:
         super().__init__(diagnosis)
@@ -63,7 +63,7 @@ class NotYet(Exception):
 
 
 class Raised(Exception):
-    """The learner's code failed; carries what it raised."""
+    """Raised by a check if the learner's code raised ``error``, to tell it from an error of the check."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()
@@ -71,10 +71,10 @@ class Raised(Exception):
 
 
 class Judge:
-    """What a check says of an answer. Its methods return only where the answer passes."""
+    """The assertions of checks: each method returns if the answer passes, else raises `NotYet`."""
 
     def no(self, diagnosis: str = "wrong-value", *, seen: object = None, expected: object = None) -> NoReturn:
-        """Refuse the answer.
+        """Refuse the answer: raise `NotYet`.
 
         Parameters
         ----------
@@ -82,8 +82,8 @@ class Judge:
             The id of one of the exercise's diagnoses, or of a common one. Without it the learner reads only
             what was seen and what was expected.
         seen, expected
-            What the answer did and what was asked for: two texts, or two values, which are cut to where
-            they differ.
+            What the answer gave and what was expected: two texts, or two values, of which only the first
+            difference is shown (`diff_texts`).
         """
         texts = zip((seen, expected), diff_texts(seen, expected), strict=True)
         raise NotYet(diagnosis, *("" if value is None else text for value, text in texts))
@@ -96,18 +96,18 @@ class Judge:
         diagnosis: str = "wrong-value",
         alike: Callable[[Any, Any], bool] = same,
     ) -> None:
-        """Refuse the answer unless what was seen is what was expected.
+        """Refuse the answer unless two values are equal.
 
         Parameters
         ----------
         what
             What the two values are, in a few words for the learner: ``"launches in a step"``.
         seen, expected
-            The two values. They are cut to where they differ.
+            The two values; if they differ, their first difference is shown.
         diagnosis
-            The id of a diagnosis; else the learner reads only the two values.
+            The id of a diagnosis; by default the learner reads only the two values.
         alike
-            Whether two values count as equal.
+            ``alike(seen, expected)``: whether the two values count as equal.
         """
         if not agree(alike, seen, expected):
             shown, wanted = diff_texts(seen, expected, alike)
@@ -115,7 +115,7 @@ class Judge:
 
     @contextmanager
     def own_generator(self) -> Iterator[None]:
-        """Refuse as ``"global-generator"`` a block that draws from a global generator, or seeds one."""
+        """Context manager: refuse as ``"global-generator"`` an answer that uses or seeds a global RNG."""
         before = random_states()
         yield
         for library, state in random_states().items():
@@ -127,7 +127,7 @@ class Judge:
                 )
 
     def is_a(self, got: object, kinds: type | tuple[type, ...], name: str) -> Any:
-        """Return ``got`` where it is of the type asked for, which is called ``name`` to the learner."""
+        """Return ``got`` if it is an instance of ``kinds``, else refuse it; the learner reads ``name``."""
         if got is None:
             self.no("returned-nothing", seen="None", expected=name)
         if not isinstance(got, kinds) or (isinstance(got, bool) and kinds is not bool):
@@ -135,13 +135,13 @@ class Judge:
         return got
 
     def listed(self, got: object, name: str) -> Any:
-        """Return ``got`` where it is a list or tuple, or as a list an array of at most 10,000 numbers."""
+        """Return ``got`` if it is a list or tuple, or an array's ``tolist()``; else refuse it."""
         if is_array(got) and got.shape and math.prod(got.shape) <= 10_000:
             got = got.tolist()
         return self.is_a(got, (list, tuple), name)
 
     def number(self, got: object) -> float:
-        """Return ``got`` as a finite float where it is a number, NumPy's too, or a tensor holding one."""
+        """Return ``got``, a number or an array of one element, as a finite float; else refuse it."""
         if is_array(got) and math.prod(got.shape) == 1:
             got = got.item()
         number = float(self.is_a(got, Real, _("a number")))
@@ -160,47 +160,48 @@ class Judge:
         say: Callable[[int], tuple[str, str]] | None = None,
         simple: Callable[[int], Any] | None = None,
     ) -> None:
-        """Refuse results that are not right, with the diagnosis of the known mistake that they agree with.
+        """Refuse wrong results, with the diagnosis of the known mistake whose results they agree with.
 
-        They must agree on every case on which the known mistake is wrong: two cases at least, and the first
-        wrong case of the answer or half of them. Of several, the one that explains most cases is taken.
+        They must agree on every case on which the known mistake is wrong. These must be two cases at least,
+        and include the answer's first wrong case, or be half as many as its wrong cases. Of several known
+        mistakes, the one that is wrong on most cases is taken. Return if all results are right.
 
         Parameters
         ----------
         got, right
             What the answer and the reference gave, a value for each case.
         known_mistakes
-            For each diagnosis, what wrong functions gave, a value for each case; the first has that fault
-            alone.
+            For each diagnosis, the results of one or more wrong functions, a value for each case; the first
+            function has no other fault.
         alike
             Whether two values count as equal; ``same`` by default.
         otherwise
             The diagnosis of results that agree with no known mistake, or a function that returns it for the
             number of the case shown.
         say
-            What is shown of a case, by its number: seen, expected. Else its values, cut to where they differ.
+            ``say(number)`` returns the texts (seen, expected) for the case shown; by default `diff_texts`.
         simple
-            Sort key: the smallest failing case is shown. By default the first.
+            Sort key by case number: the smallest failing case is shown. By default the first.
         """
         alike = alike or same
-        failing = [at for at, r in enumerate(right) if not agree(alike, got[at], r)]
+        failing = [index for index, r in enumerate(right) if not agree(alike, got[index], r)]
         if not failing:
             return
         best, explained, typical = "", [], []
         for diagnosis, variants in known_mistakes.items():
             first: list[int] = []  # the cases on which the first variant is wrong
             for values in variants:
-                wrong = [at for at, r in enumerate(right) if not agree(alike, values[at], r)]
+                wrong = [index for index, r in enumerate(right) if not agree(alike, values[index], r)]
                 first = first or wrong
-                follows = all(agree(alike, got[at], values[at]) for at in wrong)
+                follows = all(agree(alike, got[index], values[index]) for index in wrong)
                 relevant = failing[0] in wrong or len(wrong) >= len(failing) / 2
                 if follows and relevant and len(wrong) > max(1, len(explained)):
                     best, explained = diagnosis, wrong
-                    typical = [at for at in wrong if at in first]
-        candidates = [at for at in typical or explained if at in failing] or failing
-        at = min(candidates, key=simple or (lambda at: at))
+                    typical = [index for index in wrong if index in first]
+        candidates = [index for index in typical or explained if index in failing] or failing
+        index = min(candidates, key=simple or (lambda index: index))
         if not best and all(rounded(got[k], right[k]) for k in failing):
             best = "rounded"
-        best = best or (otherwise(at) if callable(otherwise) else otherwise)
-        seen, expected = say(at) if say else diff_texts(got[at], right[at], alike)
+        best = best or (otherwise(index) if callable(otherwise) else otherwise)
+        seen, expected = say(index) if say else diff_texts(got[index], right[index], alike)
         self.no(best, seen=seen, expected=expected)

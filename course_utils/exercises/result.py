@@ -1,4 +1,4 @@
-"""What a check found, in the forms in which it is shown."""
+"""The result of a check, and its display as text and HTML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..show import Bundle
 Outcome = Literal["not_tried", "raised", "not_yet", "right"]
 
 RESULT_MIME = "application/vnd.gpu-course.result+json"
-"""The key under which a shown result also carries its outcome, for the tests and for tools."""
+"""The MIME type of a displayed result's data (exercise, outcome, diagnosis), for tests and tools."""
 
 HEADLINES: Mapping[Outcome, str] = {
     "not_tried": _("Not tried yet"),
@@ -26,7 +26,11 @@ HEADLINES: Mapping[Outcome, str] = {
 
 @dataclass(frozen=True)
 class Result:
-    """What a check found: the outcome, and what to show for it."""
+    """The result of a check.
+
+    ``exercise`` and ``diagnosis`` are ids; ``text`` is what the outcome means, ``details`` are (label, text)
+    pairs such as what was seen, ``printed`` is the answer's output, and ``aside`` a mention of the hints.
+    """
 
     exercise: str
     outcome: Outcome
@@ -37,7 +41,7 @@ class Result:
     aside: str = ""
 
     def bundle(self) -> Bundle:
-        """Return the result in its forms: text, HTML and data."""
+        """Return the result as a displayable object: text, HTML, and data of type `RESULT_MIME`."""
         headline = f"{HEADLINES[self.outcome]} · {self.exercise}"
         details = [
             *self.details,
@@ -74,7 +78,7 @@ _COLOURS = {"not_tried": "", "raised": "#c0392b", "not_yet": "#c77700", "right":
 
 
 def _inline(text: str) -> str:
-    """Escape a text and turn its `code` and **bold** into HTML."""
+    """Return a text as HTML: escaped, with Markdown's `code` and **bold** converted."""
     parts = html.escape(text).split("`")
     coded = "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
     bold = coded.split("**")

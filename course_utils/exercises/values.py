@@ -1,4 +1,4 @@
-"""How values are compared, written briefly, and cut to where two of them differ."""
+"""Compare values, format them briefly, and find where two of them first differ."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from course_language import _
 
 SHORT = 60
-"""Two values whose texts are both at most this long are shown whole."""
+"""Two values are shown whole if both texts have at most this many characters."""
 
 
 def brief(value: object, most: int = 300) -> str:
-    """Write a value in at most ``most`` characters; a text stays as it is."""
+    """Return a value's repr, or a str itself, truncated to ``most`` characters; never raises."""
     try:
         text = str.__str__(value if isinstance(value, str) else repr(value))
     except Exception as error:  # noqa: BLE001  (a learner's own __repr__ can do anything)
@@ -22,7 +22,10 @@ def brief(value: object, most: int = 300) -> str:
 
 
 def same(a: object, b: object) -> bool:
-    """Return whether two values are equal: arrays element by element, nested too; NaN equals NaN."""
+    """Return whether two values are equal, recursively in containers; NaN equals NaN.
+
+    Types must be equal (but any mappings may be compared), and arrays' shapes, dtypes and devices.
+    """
     if isinstance(a, Mapping) and isinstance(b, Mapping):  # a state_dict and a dict may be equal
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if type(a) is not type(b):
@@ -30,7 +33,7 @@ def same(a: object, b: object) -> bool:
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     if is_array(a):
-        if not _one_form(a, b):
+        if not _same_shape_dtype_device(a, b):
             return False
         equal = a == b
         return bool(equal.all()) or bool((equal | ((a != a) & (b != b))).all())
@@ -38,10 +41,11 @@ def same(a: object, b: object) -> bool:
 
 
 def nearly(rel: float = 1e-5, abs: float = 1e-6) -> Callable[[Any, Any], bool]:
-    """Return a comparison of numbers, tensors, lists and dicts: they differ by ``abs + rel * size`` at most.
+    """Return a function ``alike(a, b)`` that compares values with tolerances, as ``torch.allclose`` does.
 
-    Shapes must be equal; number types, dtypes and devices need not be, nor whether it is a list or a tuple.
-    A float that is the other ``rounded`` is not like it where ``rel`` is that of float32.
+    It compares numbers, tensors, lists and dicts recursively. Shapes must be equal; number types, dtypes and
+    devices need not be, and a list may equal a tuple. If ``rel`` is at most 1e-4, a float that is the other
+    one rounded (see `rounded`) is compared with 2e-6 and 1e-6 instead.
     """
 
     def alike(a: Any, b: Any) -> bool:
@@ -64,14 +68,14 @@ def nearly(rel: float = 1e-5, abs: float = 1e-6) -> Callable[[Any, Any], bool]:
 
 
 def rounded(a: object, b: object) -> bool:
-    """Return whether a number, or each of a list of them, is the other rounded to five decimals or fewer."""
+    """Return whether ``a`` is the float ``b`` rounded to at most five decimals; for lists, each element."""
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(map(rounded, a, b))
     return isinstance(b, float) and math.isfinite(b) and any(a == round(b, n) for n in range(6))
 
 
 def agree(alike: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
-    """Return whether two values are alike; those that cannot be compared are not."""
+    """Return ``bool(alike(a, b))``, or False if that raises."""
     try:
         return bool(alike(a, b))
     except Exception:  # noqa: BLE001  (values of other kinds are not alike)
@@ -79,22 +83,28 @@ def agree(alike: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
 
 
 def diff_texts(seen: Any, expected: Any, alike: Callable[[Any, Any], bool] = same) -> tuple[str, str]:
-    """Write two values cut to where they differ first; texts, and short texts of values, stay whole."""
+    """Return the texts of two values, reduced to their first difference: ``"at [2]: 3"``, ``"at [2]: 4"``.
+
+    Strings, and values with short texts (see `SHORT`), are given whole.
+    """
     whole = brief(seen), brief(expected)
     if seen is None or expected is None or isinstance(seen, str) or isinstance(expected, str):
         return whole
     if whole[0] != whole[1] and max(map(len, whole)) <= SHORT:
         return whole
     try:
-        place, a, b = _first_difference(seen, expected, alike, "")
+        path, a, b = _first_difference(seen, expected, alike, "")
     except Exception:  # noqa: BLE001  (whatever cannot be compared is shown whole)
         return whole
-    at = _("at {place}: ").format(place=place) if place else ""
-    return tuple(f"{at}{text}" for text in _texts(a, b))
+    prefix = _("at {place}: ").format(place=path) if path else ""
+    return tuple(f"{prefix}{text}" for text in _texts(a, b))
 
 
 def _first_difference(a: Any, b: Any, alike: Callable[[Any, Any], bool], place: str) -> tuple[str, Any, Any]:
-    """Return where two values differ first, and what is there."""
+    """Return the index path of the first difference of two values, and what each has there.
+
+    ``place`` is the path so far, such as ``"['w'][2]"``.
+    """
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         if a.keys() != b.keys():
             return _("{place} keys").format(place=place).strip(), list(a), list(b)
@@ -111,7 +121,7 @@ def _first_difference(a: Any, b: Any, alike: Callable[[Any, Any], bool], place: 
                     _("{count} things").format(count=len(b)),
                 )
             )
-        pairs = [(f"[{at}]", x, y) for at, (x, y) in enumerate(zip(a, b, strict=True))]
+        pairs = [(f"[{index}]", x, y) for index, (x, y) in enumerate(zip(a, b, strict=True))]
     elif is_array(a) and is_array(b) and tuple(a.shape) != tuple(b.shape):
         return (
             place,
@@ -119,10 +129,10 @@ def _first_difference(a: Any, b: Any, alike: Callable[[Any, Any], bool], place: 
             _("shape {shape}").format(shape=tuple(b.shape)),
         )
     elif is_array(a) and is_array(b) and len(a.shape):
-        pairs = [(f"[{at}]", x, y) for at, (x, y) in enumerate(zip(a, b, strict=True))]
+        pairs = [(f"[{index}]", x, y) for index, (x, y) in enumerate(zip(a, b, strict=True))]
     else:
         x, y = (v.item() if is_array(v) and math.prod(v.shape) == 1 else v for v in (a, b))
-        return (place, x, y) if not same(x, y) else (place, _kind(a), _kind(b))
+        return (place, x, y) if not same(x, y) else (place, _describe_type(a), _describe_type(b))
     for part, x, y in pairs:
         if not agree(alike, x, y):
             return _first_difference(x, y, alike, place + part)
@@ -130,6 +140,7 @@ def _first_difference(a: Any, b: Any, alike: Callable[[Any, Any], bool], place: 
 
 
 def _texts(a: Any, b: Any) -> tuple[str, str]:
+    """Return the texts of two values; floats in as few digits (6 or 9) as still differ."""
     texts = brief(a), brief(b)
     for digits in (9, 6) if isinstance(a, float) and isinstance(b, float) else ():
         shorter = f"{a:.{digits}g}", f"{b:.{digits}g}"
@@ -137,7 +148,8 @@ def _texts(a: Any, b: Any) -> tuple[str, str]:
     return texts
 
 
-def _kind(value: Any) -> str:
+def _describe_type(value: Any) -> str:
+    """Return what tells apart two values that look equal: a type, or an array's dtype and device."""
     if not is_array(value):
         return f"{brief(value)} ({type(value).__name__})"
     return (
@@ -147,10 +159,11 @@ def _kind(value: Any) -> str:
     )
 
 
-def _one_form(a: Any, b: Any) -> bool:
+def _same_shape_dtype_device(a: Any, b: Any) -> bool:
+    """Return whether two arrays have the same shape, dtype and device."""
     return all(getattr(a, n, None) == getattr(b, n, None) for n in ("shape", "dtype", "device"))
 
 
 def is_array(value: object) -> bool:
-    """Return whether a value is a tensor, or an array or a number of NumPy's."""
+    """Return whether a value has a shape and a dtype: a tensor, or a NumPy array or scalar."""
     return hasattr(value, "shape") and hasattr(value, "dtype")

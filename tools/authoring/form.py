@@ -65,7 +65,7 @@ def read(path: Path) -> NotebookNode:
         If there is no such file or it is not a notebook of format 4.
     """
     try:
-        return parse(files.read_text(path, most=LARGEST))
+        return parse(files.read_text(path, max_bytes=LARGEST))
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         if not path.exists():
             raise AuthoringError(f"{path.name} does not exist: write it, or mark it planned") from None

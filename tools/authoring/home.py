@@ -46,9 +46,9 @@ def home(root: Path, branch: str) -> tuple[str, str]:
     match = _ON_GITHUB.fullmatch(address) or _ON_GITHUB.fullmatch(rewritten)
     if match is None:
         raise AuthoringError(ELSEWHERE)
-    if clone.holds("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD"):
+    if clone.succeeds("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD"):
         default = clone.git("symbolic-ref", "--short", "refs/remotes/origin/HEAD")
         branch = default.strip().removeprefix("origin/")
-    elif not clone.holds("show-ref", "--quiet", branch):
+    elif not clone.succeeds("show-ref", "--quiet", branch):
         branch = clone.git("branch", "--show-current").strip() or branch
     return match[1], branch

@@ -11,7 +11,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
 from course_utils.exercises import Exercise
-from course_utils.stubs import AuthoringError, Stub, exercise_id, find_stub, replaced, solution
+from course_utils.stubs import AuthoringError, Stub, exercise_id, find_stub, replace_stub, solution
 from tools.authoring.form import cell_name, tags
 
 
@@ -37,7 +37,7 @@ def solved(nb: NotebookNode, exercises: Iterable[Exercise]) -> NotebookNode:
     nb = copy.deepcopy(nb)
     for cell, exercise in _exercise_cells(nb, exercises):
         stub = find_stub(cell, exercise)
-        cell.source = replaced(cell.source, stub, solution(exercise, stub))
+        cell.source = replace_stub(cell.source, stub, solution(exercise, stub))
     return nb
 
 
@@ -58,7 +58,7 @@ def tried_and_solved(nb: NotebookNode, exercises: Iterable[Exercise]) -> Noteboo
         stub = find_stub(cell, exercise)
         users = [i for i, other in enumerate(nb.cells) if other is not cell and _uses(other, stub)]
         last = max(users, default=nb.cells.index(cell))
-        answer = replaced(cell.source, stub, solution(exercise, stub))
+        answer = replace_stub(cell.source, stub, solution(exercise, stub))
         answers.setdefault(last, []).append(_once_more(cell, answer))
         readers.setdefault(last, set()).update(users)
     for i in sorted(answers, reverse=True):

@@ -12,7 +12,7 @@ from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import COMMON
 from course_utils.files import FileError, clean, parse, read_text
-from course_utils.hand_in import FORMAT, MOST, good_name, is_possible, known
+from course_utils.hand_in import FORMAT, MOST, exercises_by_id, is_possible, is_valid_name
 from course_utils.progress_file import Attempt
 
 RAW = "progress.jsonl"
@@ -88,7 +88,7 @@ class Classroom:
     def exercises(self) -> list[Exercise]:
         """Return the exercises of every lesson that somebody tried, in the course's order."""
         begun = {a.exercise.split(".")[0] for one in self.learners for a in one.attempts}
-        return [exercise for exercise in known().values() if exercise.id.split(".")[0] in begun]
+        return [exercise for exercise in exercises_by_id().values() if exercise.id.split(".")[0] in begun]
 
     def only(self, lessons: Sequence[str]) -> Classroom:
         """Return the same class with nothing but the answers of these lessons."""
@@ -121,7 +121,7 @@ class Classroom:
         ]
 
         def order(one: Misconception) -> tuple[bool, int, int, str]:
-            of_form = one.diagnosis not in known()[one.exercise].diagnoses
+            of_form = one.diagnosis not in exercises_by_id()[one.exercise].diagnoses
             return of_form, -len(one.learners), -one.times, one.exercise
 
         return sorted(diagnoses, key=order)[:most]
@@ -129,7 +129,7 @@ class Classroom:
 
 def _text_of(exercise: str, diagnosis: str) -> str:
     """Return what a learner reads who meets this diagnosis. An older course may have had others."""
-    return known()[exercise].diagnoses.get(diagnosis) or COMMON.get(diagnosis, "")
+    return exercises_by_id()[exercise].diagnoses.get(diagnosis) or COMMON.get(diagnosis, "")
 
 
 def collect(folder: Path, names: Mapping[str, str] | None = None) -> Classroom:
@@ -203,7 +203,7 @@ def _read(path: Path, folder: Path) -> tuple[str, datetime, list[object]]:
     if path.suffix == ".jsonl":  # a torn last line, and predictions, are passed over
         entries = [_entry(line) for line in text.splitlines()]
         name = path.relative_to(folder).parts[0]
-        if not good_name(name):
+        if not is_valid_name(name):
             raise FileError(_("the name of its folder cannot be a learner's"))
         return (
             name,
@@ -214,7 +214,7 @@ def _read(path: Path, folder: Path) -> tuple[str, datetime, list[object]]:
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         raise FileError(_("it is not a hand-in of this version of the course"))
     name, entries = raw.get("name"), raw.get("attempts")
-    if not isinstance(name, str) or not good_name(name) or not isinstance(entries, list):
+    if not isinstance(name, str) or not is_valid_name(name) or not isinstance(entries, list):
         raise FileError(_("its name or its list of answers is missing"))
     try:
         time = datetime.fromisoformat(str(raw.get("made")))
@@ -233,7 +233,7 @@ def _entry(line: str) -> object:
 
 def _attempts(entries: Sequence[object]) -> tuple[Attempt, ...]:
     """Return the entries that the course can have written; FileError where there are some and none is."""
-    exercises, kept = known(), []
+    exercises, kept = exercises_by_id(), []
     for entry in entries[-MOST:]:
         try:
             attempt = Attempt(**entry)

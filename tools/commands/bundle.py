@@ -116,7 +116,7 @@ def _bundle(args: argparse.Namespace, root: Path, scratch: Path, torch: str, out
     """Write the zip; return what is in it, in a few words."""
     clone = Clone(root)
     day, seconds, commit = clone.git("log", "-1", "--format=%cs %ct %h").split()
-    if edited := clone.edited():
+    if edited := clone.changed_paths():
         print(f"{len(edited)} file{'s' * (len(edited) > 1)} not committed: left out.")
     modes = _archive(clone, scratch / "source.zip", scratch / "source")
     log = root / "dist" / "bundle.log"
@@ -169,7 +169,7 @@ def _gather(pip: Installer, wheelhouse: Path, wanted: list[str], torch: str) -> 
         fresh = Path(folder)
         links = [word for place in (wheelhouse, fresh) for word in ("--find-links", str(place))]
         everything = [*wanted, "pip", "uv"]
-        index = torch_build.index_of(torch)
+        index = torch_build.index_url(torch)
         if index:  # pip asks one index at a time: first for PyTorch
             of_torch = [item for item in wanted if bootstrap.name_of(item) in torch_build.PACKAGES]
             make_wheels(pip, [*links, "--index-url", index, *of_torch], fresh)

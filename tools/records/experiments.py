@@ -23,7 +23,7 @@ import torch
 
 from course_utils.devices import synchronize
 from course_utils.evidence import label
-from course_utils.timing import LEAST, Measurement, host_clock, measure
+from course_utils.timing import MIN_REPETITIONS, Measurement, host_clock, measure
 
 Value = int | float | str | bool
 Parameters = Mapping[str, Value]
@@ -258,7 +258,7 @@ def _measure(point: Point) -> list[Measurement]:
         meter.reset_peak_memory_stats(device)
     once, took = _call(prepared, clock, device, experiment.longest)
     if took > SLOW:  # no block of calls, no second warming up
-        more = 0 if device.type == "sim" else LEAST - 1  # modelled times are all the same
+        more = 0 if device.type == "sim" else MIN_REPETITIONS - 1  # modelled times are all the same
         times = [once, *(_call(prepared, clock, device)[0] for _ in range(more))]
         timed = _summary(point, "time", Samples(times))
     else:

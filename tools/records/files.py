@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from course_utils import files
-from course_utils.devices import abilities, fault
+from course_utils.devices import abilities, problem_with
 from course_utils.evidence import SCHEMA, RecordError
 from course_utils.this_machine import cpu_name, usable_cores
 from course_utils.timing import Measurement
@@ -32,7 +32,7 @@ def working_devices() -> list[torch.device]:
     devices = [torch.device("cpu")]
     if torch.accelerator.is_available():
         accelerator = torch.device(torch.accelerator.current_accelerator())
-        if accelerator.type != "sim" and fault(accelerator) is None:
+        if accelerator.type != "sim" and problem_with(accelerator) is None:
             devices.append(accelerator)
     return devices
 
