@@ -1,4 +1,4 @@
-"""What comes before a launch: what is refused, torchrun's options, the environment of the ranks."""
+"""Preparations of a launch: checks of the arguments, torchrun's options, the ranks' environment."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from .processes import psutil_or_error
 
 @dataclass(frozen=True)
 class Kill:
-    """Kill one rank's process in the first attempt, as soon as any rank says a line with ``after`` in it."""
+    """Kill a rank's process in the first attempt, as soon as any rank prints a line that contains
+    ``after``.
+    """
 
     rank: int
     after: str
 
 
 def check(script: Path, ranks: int, seconds: float, restarts: int, nodes: int, kill: Kill | None) -> None:
-    """Raise a ValueError for arguments of ``run`` that make no sense; the message says what would."""
+    """Raise ``ValueError`` if arguments of ``run`` are invalid; the message says what is valid."""
     if not script.is_file():
         raise ValueError(
             _("there is no file {script!r} in {cwd}; run the cell that writes it first").format(
@@ -51,7 +53,7 @@ def check(script: Path, ranks: int, seconds: float, restarts: int, nodes: int, k
 
 
 def check_pytorch(ranks: int) -> None:
-    """Refuse where PyTorch or Python lacks what a launch needs."""
+    """Raise ``RuntimeError`` if PyTorch or Python lacks what a launch needs."""
     import torch
 
     psutil_or_error()
@@ -70,7 +72,7 @@ def check_pytorch(ranks: int) -> None:
 
 
 def options(ranks: int, nodes: int, restarts: int) -> list[str]:
-    """Return torchrun's options, as a learner would give them; several nodes meet at a free port."""
+    """Return torchrun's command-line options; with several nodes, the rendezvous is at a free port."""
     rendezvous = ["--standalone"]
     if nodes > 1:
         rendezvous = [f"--nnodes={nodes}", "--rdzv-backend=c10d"]
@@ -80,8 +82,8 @@ def options(ranks: int, nodes: int, restarts: int) -> list[str]:
 
 
 def environment(ranks: int, folder: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of torchrun and its ranks."""
-    # What would change torchrun's own options, or belongs to a torchrun that started this process.
+    """Return the environment variables for torchrun and its ranks; ``given`` takes precedence."""
+    # Leave out what would change torchrun's options, or is from a torchrun that started this process.
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -108,7 +110,7 @@ def environment(ranks: int, folder: str, given: Mapping[str, str]) -> dict[str, 
 
 
 def _has_libuv() -> bool:
-    """Return whether PyTorch was built with libuv, which torchrun uses where nothing else is said."""
+    """Return whether PyTorch was built with libuv, which torchrun uses by default."""
     from torch.distributed import TCPStore
 
     try:
@@ -119,7 +121,7 @@ def _has_libuv() -> bool:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nothing uses at the moment."""
+    """Return a TCP port of this machine that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
