@@ -114,7 +114,7 @@ def test_the_best_rate_is_that_of_the_unit_that_is_named(monkeypatch, unit, prec
 
     monkeypatch.setattr(profiling, "measure", measure)
     before = torch.get_float32_matmul_precision()
-    assert profiling._flops.__wrapped__(torch.device("cpu"), unit, 1) == 2 * 512**3
+    assert profiling._measured_best_flops.__wrapped__(torch.device("cpu"), unit, 1) == 2 * 512**3
     assert seen == [precision] and torch.get_float32_matmul_precision() == before
 
 

@@ -18,12 +18,13 @@ _LOOKS = {
 
 
 def loading_times(measurements: Sequence[Measurement]) -> None:
-    """Draw measured and modelled times as dots with their quartiles; logarithmic over a decade.
+    """Draw measured and modelled times as dots with their quartiles; on a logarithmic axis if they differ
+    tenfold.
 
     Parameters
     ----------
     measurements
-        One a row, from top to bottom.
+        One for each row, from top to bottom.
     """
     fig, ax = plt.subplots(figsize=(7.2, 0.65 * len(measurements) + 1), layout="constrained")
     names = [
@@ -56,7 +57,7 @@ def loading_times(measurements: Sequence[Measurement]) -> None:
 
 
 def first_digits(images: torch.Tensor, labels: torch.Tensor) -> None:
-    """Draw the first sixteen images, each under its label.
+    """Draw the first sixteen images, each below its label.
 
     Parameters
     ----------
