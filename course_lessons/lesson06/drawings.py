@@ -1,4 +1,4 @@
-"""Drawings of lesson 06: what lies in memory, and what saving it costs."""
+"""Drawings of lesson 06: the allocator's segments, memory over time, and what saving memory costs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IDLE = {"facecolor": "white", "edgecolor": "#444444", "hatch": "///"}
 
 
 def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
-    """Draw an allocator's ``most`` largest segments, each as a bar, and the pieces that are in use in them.
+    """Draw an allocator's ``most`` largest segments as bars, with the blocks that are in use.
 
     ``segments`` is what ``torch.cuda.memory_snapshot()`` returns.
     """
@@ -56,7 +56,7 @@ def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
 
 
 def turns(used: Mapping[str, Sequence[float]]) -> None:
-    """Draw the MiB in use after each turn of some loops, by name; lines that coincide stay visible."""
+    """Draw the MiB in use after each iteration of some loops, by name; lines that coincide stay visible."""
     fig, ax = plt.subplots(layout="constrained")
     styles = itertools.cycle(((7.0, "-"), (4.0, "-"), (1.5, "--")))
     for (name, values), (width, dash), colour in zip(used.items(), styles, COLOURS, strict=False):
@@ -68,9 +68,9 @@ def turns(used: Mapping[str, Sequence[float]]) -> None:
 
 
 def batch_curve(rows: Sequence[int], peaks: Sequence[float], drawn: Sequence[object], kind: str) -> None:
-    """Draw peaks of memory against the rows in a batch, and the curve that the learner drew before, in MiB.
+    """Draw peak memory in MiB against the rows in a batch, and the curve that the learner has guessed.
 
-    What of ``drawn`` is no number is left out. ``kind`` is ``"measured"`` or ``"modelled"``.
+    Items of ``drawn`` that are not numbers are left out. ``kind`` is ``"measured"`` or ``"modelled"``.
     """
     pairs = zip(rows, drawn, strict=False)
     guesses = [(n, float(guess)) for n, guess in pairs if isinstance(guess, int | float)]
@@ -101,10 +101,10 @@ def batch_curve(rows: Sequence[int], peaks: Sequence[float], drawn: Sequence[obj
 
 
 def means(costs: Mapping[str, tuple[int, float]], kind: str) -> None:
-    """Draw what each way of saving memory saves and costs.
+    """Draw the peak memory and the time of each method of saving memory, relative to the first.
 
-    ``costs`` has for each way the peak in bytes and the seconds of a step; the others are compared with the
-    first. ``kind`` is ``"measured"`` or ``"modelled"``.
+    ``costs`` has for each method the peak in bytes and the seconds of a step. ``kind`` is ``"measured"`` or
+    ``"modelled"``.
     """
     usual, usual_time = next(iter(costs.values()))
     shares = {name: (peak / usual, time / usual_time) for name, (peak, time) in costs.items()}
