@@ -12,10 +12,10 @@ from course_utils.plots import GREEN, ORANGE, present
 
 
 def five_doors(report: Any) -> None:
-    """Draw the five requirements ("doors") of a `course_utils.doctor` report, and an arrow up to the first
-    shut one.
+    """Draw the five requirements ("doors") of a `course_utils.doctor` report, and how far an arrow gets.
 
-    The fifth, native bfloat16, affects only the speed of one format: the arrow ends before it.
+    The arrow ends at the first shut door. The fifth, native bfloat16, affects only the speed of one format:
+    the arrow ends before it.
 
     Parameters
     ----------

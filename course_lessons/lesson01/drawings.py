@@ -178,9 +178,7 @@ def overhead(counts: Sequence[int], calls: Sequence[Measurement]) -> None:
 
 
 def _recorded_races(sizes: Sequence[int]) -> dict[tuple[str, str], tuple[list[int], list[float]]]:
-    """Return sizes and median seconds of the recorded products, by (machine, ``"recorded"``); CPUs are left
-    out.
-    """
+    """Return sizes and median seconds of products recorded on accelerators, by (machine, ``"recorded"``)."""
     races: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
     for size in sizes:
         for m in recorded("matmul", size=size):

@@ -23,9 +23,7 @@ def second() -> torch.device:
 
 
 def equal(got: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Return whether two tensors agree in shape, dtype and values; values on the meta device are not
-    compared.
-    """
+    """Return whether two tensors agree in shape, dtype and, except on the meta device, values."""
     if got.shape != expected.shape or got.dtype != expected.dtype:
         return False
     if got.device.type == "meta":
@@ -34,9 +32,7 @@ def equal(got: torch.Tensor, expected: torch.Tensor) -> bool:
 
 
 def count_copies() -> AbstractContextManager[Counters]:
-    """Return a context manager that counts copies between host and device; without simulation it counts
-    none.
-    """
+    """Return a context manager that counts copies between host and device, if there is a simulated one."""
     return simgpu.count() if simgpu.unavailable_reason() is None else nullcontext(Counters())
 
 

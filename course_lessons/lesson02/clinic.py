@@ -16,7 +16,5 @@ PLACES = "same device|should be the same|is on CPU|Placeholder"
 def misplaced(
     device: torch.device, kind: type[BaseException] = RuntimeError, match: str = PLACES
 ) -> AbstractContextManager[Any]:
-    """Return a context manager that expects a device mismatch error; on the CPU, which has none, it does
-    nothing.
-    """
+    """Return a context manager that expects a device mismatch error, or nothing on the CPU."""
     return nullcontext() if device.type == "cpu" else expect_error(kind, match)

@@ -182,8 +182,7 @@ def transfer_chart(
 
 
 def _recorded_host_to_device(megabytes: int) -> dict[str, list[list[tuple[float, float, float]]]]:
-    """Return recorded times of host-to-device copies: for each machine, rows by source, columns by kind of
-    call.
+    """Return recorded times of host-to-device copies for each machine, as rows by source, columns by call.
 
     Each entry is (median, first quartile, third quartile) in seconds. Rows: pageable, pinned, pinned on the
     spot. Columns: blocking, until the data have arrived; non-blocking, until the call returns; non-blocking,

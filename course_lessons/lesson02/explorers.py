@@ -62,9 +62,7 @@ def loop(pinned: bool, non_blocking: bool, read_each: bool, second_stream: bool)
 
 
 def overlap() -> None:
-    """Display an explorer: pinning, non_blocking, reading the loss and a second stream, and how host and
-    device wait.
-    """
+    """Display an explorer: who waits, by pinning, non_blocking, reading the loss and a second stream."""
     until, best = loop(False, False, True, False).seconds, loop(True, True, False, True).seconds
 
     def draw(**switches: bool) -> tuple[Figure, str]:

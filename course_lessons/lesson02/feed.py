@@ -18,8 +18,7 @@ _LONG, _SHORT = 7e-4, 1e-4
 
 
 class Feed:
-    """Pinned batches with a loading time, and a step that takes time on the device; records what an answer
-    does.
+    """Pinned batches with a loading time, and a step with a device time; records what an answer does.
 
     Attributes
     ----------
@@ -80,13 +79,14 @@ class Feed:
         self.recorded.discard((x, stream))
 
     def run(self, answer: Any) -> tuple[float, Any]:
-        """Run ``answer(batches, step, device)``; return the modelled seconds it took (0 on the CPU), and its
+        """Run ``answer(batches, step, device)``; return its modelled seconds (0 on the CPU) and its
         result.
         """
         if not self.simulated:
             return 0.0, answer(self.batches(), self.step, self.device)
 
         def record_stream(x: torch.Tensor, stream: Any) -> None:
+            """Replace ``Tensor.record_stream``: note the call."""
             self.recorded.add((id(x), stream.stream_id))
 
         torch.sim.synchronize()

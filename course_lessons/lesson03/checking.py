@@ -16,8 +16,8 @@ from course_utils.exercises.forms import ComparesToReference, nearly
 
 
 def small_model(*, norm: bool = True, dropout: float = 0.0) -> nn.Sequential:
-    """Return a classifier with fixed weights: 6 features, 3 classes, optionally with batch norm and
-    dropout.
+    """Return a classifier, 6 features to 3 classes, with fixed weights; batch norm and dropout are
+    optional.
     """
     torch.manual_seed(0)
     middle = [nn.BatchNorm1d(8)] if norm else []
@@ -33,6 +33,7 @@ def sgd(model: nn.Module) -> torch.optim.SGD:
     optimizer.register_step_pre_hook(_count_step)
 
     def note(model: nn.Module, _: object, out: torch.Tensor) -> None:
+        """Count a forward pass with gradients in eval mode."""
         optimizer.in_eval += out.requires_grad and not model.training
 
     model.register_forward_hook(note)
@@ -53,8 +54,7 @@ def over(
 
 
 def weights_after(reference: Any, case: Any, n: int, known_mistakes: Any) -> ComparesToReference:
-    """Return a check that compares the steps, and the weights and learning rate after them, with the
-    reference's.
+    """Return a check that compares steps, and weights and learning rate after them, with the reference's.
 
     ``case(i)`` returns a case: model, batches, optimizer, and possibly more.
     """

@@ -62,12 +62,13 @@ class Watch:
         return fd
 
     def _recording_sync(self, call: str) -> Callable[..., None]:
-        """Return a replacement for ``os.fsync``, ``os.fdatasync`` or ``os.sync`` that records the synced
+        """Return a replacement for ``os.fsync``, ``os.fdatasync`` or ``os.sync`` that records synced
         files.
         """
         original = getattr(os, call)
 
         def sync(*fd: Any, **kwargs: Any) -> None:
+            """Sync, and record the values in the synced files."""
             if call != "sync":  # which would wait for everything on this machine
                 original(*fd, **kwargs)
             files = [p for p in self.path.parent.iterdir() if p != self.path]
@@ -86,9 +87,7 @@ class Watch:
         raise Crash(message)
 
     def undo(self) -> None:
-        """Restore the files as they were at the crash: a killed process runs no ``except`` and no
-        ``finally``.
-        """
+        """Restore the files as they were at the crash: a killed process runs no ``except`` or ``finally``."""
         for file, content in self._files_at_kill.items():
             file.write_bytes(content)
 

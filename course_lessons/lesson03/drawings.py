@@ -18,8 +18,7 @@ _LOOKS = {
 
 
 def loading_times(measurements: Sequence[Measurement]) -> None:
-    """Draw measured and modelled times as dots with their quartiles; on a logarithmic axis if they differ
-    tenfold.
+    """Draw measured and modelled times as dots with quartiles; logarithmic if they differ tenfold.
 
     Parameters
     ----------

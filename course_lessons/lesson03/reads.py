@@ -40,9 +40,9 @@ def count_reads(
         return
     with simgpu.count() as counted:
 
-        def reads() -> int:  # a wait for a copy to the device reads nothing
-            """Return the number of synchronisations or copies to the host; waits for copies to the device
-            don't count.
+        def reads() -> int:
+            """Return the number of synchronisations, without waits for copies to the device, or copies to the
+            host.
             """
             sent = [c for c in counted.copies if c.code == "h2d"]
             waits = sum(not (c.pinned and c.non_blocking) for c in sent)

@@ -82,9 +82,7 @@ def judge_scaler(run: Run, judge: Judge) -> None:
 
 
 def _same_steps(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether two runs agree step by step, up to 16-bit rounding; losses that are not finite are
-    ignored.
-    """
+    """Return whether two runs agree step by step, up to 16-bit rounding, ignoring losses not finite."""
     return all(
         got["scale"] == right["scale"]
         and float((got["moved"] - right["moved"]).abs().max()) <= 0.02 * float(right["moved"].abs().max())

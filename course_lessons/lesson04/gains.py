@@ -36,8 +36,7 @@ class Gains:
         self.device = digits.images.device
 
     def step(self, net: nn.Module, size: int, dtype: torch.dtype) -> Callable[[], object]:
-        """Return a function without arguments that runs a step of ``net`` on ``size`` digits; float16 gets a
-        scaler.
+        """Return a function that runs a step of ``net`` on ``size`` digits, for float16 with a scaler.
 
         It moves ``net`` to the device.
         """
@@ -104,9 +103,7 @@ class Gains:
         return hasattr(torch.get_device_module(self.device), "max_memory_allocated")
 
     def accuracy(self, seed: int, dtype: torch.dtype) -> float:
-        """Train a small network for two epochs on 4,000 digits; return its accuracy on the test digits in
-        %.
-        """
+        """Train a small network for two epochs on 4,000 digits; return its test accuracy in %."""
         net = mlp(784, 64, 10)
         torch.manual_seed(seed)
         for layer in net[1], net[3]:

@@ -39,9 +39,7 @@ def digits_on(device: torch.device | str) -> Digits:
 
 
 def mlp(*sizes: int, between: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:
-    """Return a network of linear layers of these sizes, with ``between()`` between them; always the same
-    weights.
-    """
+    """Return linear layers of these sizes with ``between()`` between them, always with the same weights."""
     torch.manual_seed(0)
     layers: list[nn.Module] = []
     for inp, out in pairwise(sizes):
@@ -50,7 +48,7 @@ def mlp(*sizes: int, between: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequentia
 
 
 def deep_net(device: torch.device) -> nn.Sequential:
-    """Return a network with eight sigmoids, whose gradients are small on purpose."""
+    """Return a network with seven sigmoids, whose gradients are small on purpose."""
     return mlp(784, *[64] * 7, 10, between=nn.Sigmoid).to(device)
 
 
@@ -58,8 +56,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def four_networks(x: torch.Tensor, y: torch.Tensor) -> dict[str, tuple[nn.Sequential, Loss, torch.Tensor]]:
-    """Return four untrained networks on the device of ``x``, by name: each with its loss function and its
-    target.
+    """Return four untrained networks on the device of ``x``: name to (network, loss function, target).
 
     Parameters
     ----------
@@ -85,8 +82,8 @@ def four_networks(x: torch.Tensor, y: torch.Tensor) -> dict[str, tuple[nn.Sequen
 
 
 def small_cnn(width: int) -> nn.Sequential:
-    """Return a CNN for (n, 1, 28, 28): three blocks of convolution, batch norm, ReLU and pooling, and a
-    linear layer.
+    """Return a CNN for (n, 1, 28, 28): three blocks of convolution, batch norm, ReLU, pooling; one linear
+    layer.
     """
     torch.manual_seed(0)
     layers: list[nn.Module] = []

@@ -26,6 +26,7 @@ def _logging_method(name: str) -> Callable[..., Any]:
     method = getattr(torch.amp.GradScaler, name)
 
     def call(self: _Scaler, *args: Any, **kwargs: Any) -> Any:
+        """Log the call unless it is internal, and call the method."""
         if not self.busy:
             self.log.append(name.rstrip("_"))
         try:
@@ -175,9 +176,7 @@ _DEVICES = ("device", "get_device", "is_cuda", "is_cpu", "is_mps", "is_xpu")
 
 @contextmanager
 def watched(run: Run, judge: object) -> Iterator[None]:
-    """Record in ``run`` what an answer does in the block, and suppress warnings; without a judge do
-    nothing.
-    """
+    """Record in ``run`` what an answer does in the block, without warnings; with no judge do nothing."""
     if not judge:
         yield
         return
@@ -188,9 +187,7 @@ def watched(run: Run, judge: object) -> Iterator[None]:
     autocast, scaler = torch.autocast.__init__, torch.amp.GradScaler.__init__
 
     def note_call(name: str, args: Any, kwargs: Any) -> None:
-        """Record reads of a value, moves of a scalar to a device given by name, and reads of a tensor's
-        device.
-        """
+        """Record reads of a value, moves of a scalar to a named device, and reads of a tensor's device."""
         waits = name in _READS
         if name == "to" and args[0].dim() == 0:  # to another tensor's device is no wait
             waits = isinstance(kwargs.get("device", args[1] if len(args) > 1 else None), str)
@@ -203,14 +200,17 @@ def watched(run: Run, judge: object) -> Iterator[None]:
             run.waits.append(name.strip("_"))
 
     def note_device(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        """Record the device type given to autocast."""
         run.autocast_for.append(device_type)
         autocast(self, device_type, *args, **kwargs)
 
     def note_scaler(self: Any, *args: Any, **kwargs: Any) -> None:
+        """Count a scaler that the answer creates."""
         run.own_scalers += 1
         scaler(self, *args, **kwargs)
 
     def note_wait(*_: Any, **__: Any) -> None:
+        """Record a synchronisation."""
         run.waits.append("synchronize")
 
     with (

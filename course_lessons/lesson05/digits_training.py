@@ -37,9 +37,7 @@ def network() -> nn.Sequential:
 
 
 def hits_of_this_rank(net: nn.Module, device: torch.device) -> tuple[Tensor, int]:
-    """Evaluate this rank's share of the test digits; return the number of hits and the size of the whole test
-    set.
-    """
+    """Evaluate this rank's share of the test digits; return its hits and the size of the whole test set."""
     digits = load_digits()
     share = slice(dist.get_rank(), None, dist.get_world_size())
     net.eval()

@@ -189,9 +189,7 @@ _TWICE = {"facecolor": "#222222", "hatch": "xxxx", "edgecolor": "#ff5555"}
 
 
 def ring(all_reduce: Callable[..., Any]) -> None:
-    """Run the learner's ``all_reduce(x, dist)`` with 8 numbers on each of 4 ranks, and draw it with
-    `chunks`.
-    """
+    """Run the learner's ``all_reduce(x, dist)`` on 4 ranks with 8 numbers each, and draw the `chunks`."""
     try:
         done = run(lambda dist: all_reduce(marked(dist, 8), dist), ranks=4, limit=10)
     except Exception as error:  # noqa: BLE001  (the check shows what the learner's function raised)
@@ -234,8 +232,7 @@ def buckets(
     first: int = 2**20,
     cap: int = 25 * 2**20,
 ) -> tuple[Figure, str]:
-    """Return a figure of when gradients are ready in backward and when DDP sends them, and its alternative
-    text.
+    """Return a figure of when gradients are ready and when DDP sends them, and its alternative text.
 
     A simple model: each layer takes a share of the backward pass that is proportional to its gradient's
     bytes, and an all_reduce is a ring.
@@ -255,6 +252,7 @@ def buckets(
     groups = _assign_buckets(layers, first, cap)
 
     def ring(size: int) -> float:
+        """Return the seconds of a ring all_reduce of ``size`` bytes."""
         return 2 * (ranks - 1) * (latency + size / ranks / bandwidth)
 
     ready, free, bars, sent = 0.0, 0.0, [], []

@@ -13,9 +13,7 @@ LINKS = {6e9: "6 GB/s", 1.25e9: _("1.25 GB/s (10 Gbit/s)"), 25e9: "25 GB/s", 300
 
 
 def buckets() -> None:
-    """Display an explorer: link, bucket size and ranks, and how much communication the backward pass
-    hides.
-    """
+    """Display an explorer: how much communication backward hides, by link, bucket size and ranks."""
 
     def draw(bandwidth: float, cap: int, ranks: int, tied: bool) -> tuple[Figure, str]:
         """Return the figure for these settings and its alternative text."""

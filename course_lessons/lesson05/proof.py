@@ -38,8 +38,7 @@ class Proof:
         return F.cross_entropy(model(self._x[rows]), self._y[rows])
 
     def report(self, way: str, sent: list[int]) -> None:
-        """Print how far the network's gradient is from the two reference gradients, and how many buckets were
-        sent.
+        """Print how far the gradient is from the two reference gradients, and how many buckets were sent.
 
         Clears the gradients and ``sent``.
         """

@@ -35,9 +35,7 @@ def plain_step(model, x, y, loss_fn, optimizer):
 
 @worker.run_in_worker
 def step_cost(step, room):
-    """Run a step of the challenge on a simulated T4 with memory ``room``; return modelled seconds and peak
-    bytes.
-    """
+    """Run a step on a simulated T4 with memory ``room``; return modelled seconds and peak bytes."""
     with memory.temporary_device(room) as device:
         with torch.device("meta"):
             model = challenge_model()

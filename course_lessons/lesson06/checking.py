@@ -46,8 +46,7 @@ class _Activations(list):
 
 
 class Card:
-    """A fake GPU with memory for a batch of ``most``; records the batches tried, and references that keep
-    memory.
+    """A fake GPU with memory for a batch of ``most``; records batches tried, and memory kept alive.
 
     Like a real training, a try holds memory in its frame, in a reference cycle, and in its result.
     ``left_over`` has the diagnoses of those that were still alive at the next try.
@@ -60,9 +59,7 @@ class Card:
         self._held: dict[str, weakref.ref[Any]] = {}
 
     def works(self, batch: int) -> Any:
-        """Pretend to train with a batch; return a result, or raise ``torch.OutOfMemoryError`` if it is too
-        large.
-        """
+        """Pretend to train with a batch; return a result, or raise ``torch.OutOfMemoryError``."""
         self.tried.append(batch)
         self.left_over |= {name for name, ref in self._held.items() if ref() is not None}
         if len(self.tried) > 200:

@@ -19,8 +19,7 @@ from simgpu import worker
 
 
 def on_small_card(work: Callable[[torch.device], Any], *, expandable_segments: bool = False) -> Any:
-    """Run ``work(card)`` on a simulated device of 100 MiB, and return its result; if there is none, print
-    why.
+    """Run ``work(card)`` on a simulated device of 100 MiB and return its result, or print why not.
 
     ``expandable_segments`` is as in ``PYTORCH_ALLOC_CONF``.
     """

@@ -36,9 +36,7 @@ from simgpu.timeline import Timeline
 
 @dataclass
 class Step:
-    """Totals at the end of an optimizer step: host time in seconds, waits (without copies to the device),
-    spans.
-    """
+    """Totals at the end of a step: host seconds, waits (except for copies to the device), spans."""
 
     host: float
     waits: int
@@ -176,9 +174,11 @@ def _recording(done: Run, arguments: Sequence[Any]) -> Iterator[None]:
     model, optimizer = arguments[0], _optimizer(arguments)
 
     def called(*_: Any) -> None:
+        """Count a call of the model."""
         done.calls += 1
 
     def stepped(*_: Any) -> None:
+        """Count a step, and record the weights' dtypes and devices."""
         done.optimizer_steps += 1
         weights = [p for group in optimizer.param_groups for p in group["params"]]
         done.dtypes.update(p.dtype for p in weights)

@@ -32,7 +32,7 @@ _DOINGS = {
 
 
 def timelines(traces: Mapping[str, Trace]) -> None:
-    """Draw traces below each other, each with its own time axis and one lane for the host and each device
+    """Draw traces below each other, each with its own time axis; one lane for the host and each device
     engine.
 
     Spans too short to see are drawn as bars whose height is the share of the time that they cover. ``traces``
@@ -152,8 +152,7 @@ def facts(loops: Mapping[str, Facts], kind: str | Sequence[str]) -> None:
 
 
 def busy_but(loops: Mapping[str, tuple[float, float]], kind: str) -> None:
-    """Draw for each loop the share of the time that kernels ran, and the share of the best FLOP/s that it
-    reached.
+    """Draw for each loop the share of the time that kernels ran, and its share of the best FLOP/s.
 
     ``loops`` has for each name these two shares, from 0 to 1; ``kind`` is ``"measured"`` or ``"modelled"``.
     """

@@ -14,9 +14,7 @@ _CAPTURED: list[int] = []
 
 
 def count(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
-    """A backend for ``torch.compile``: record the graph's number of operations, and run it without compiling
-    it.
-    """
+    """A backend for ``torch.compile``: record the graph's number of operations, and run it uncompiled."""
     _CAPTURED.append(sum(node.op.startswith("call_") for node in graph.graph.nodes))
     return graph.forward
 

@@ -110,9 +110,7 @@ def loop_f(model, batches, optimizer):
 
 
 def _network(sizes: Sequence[int], device: torch.device, no_data: bool) -> nn.Sequential:
-    """Return linear layers of these sizes with ReLU between them, on a device; with ``no_data`` without
-    values.
-    """
+    """Return linear layers of these sizes with ReLU between them; without values if ``no_data``."""
     torch.manual_seed(0)
     with torch.device("meta") if no_data else nullcontext():
         layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]

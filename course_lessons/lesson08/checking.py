@@ -24,9 +24,7 @@ def other_device() -> Iterator[torch.device]:
 
 
 def without_this_frame(error: Exception) -> Exception:
-    """Remove the outermost frame, the check's own, from an error's traceback, so that the learner's is
-    shown.
-    """
+    """Remove the check's own frame, the outermost, from an error's traceback."""
     return error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
 
 

@@ -136,8 +136,7 @@ def memory_fit(
 
 
 def gradient_gaps(gaps: Mapping[str, Mapping[str, float]]) -> None:
-    """Draw the relative errors of accumulated gradients against those of the whole batch, on a logarithmic
-    axis.
+    """Draw the relative errors of accumulated gradients against those of the whole batch (log scale).
 
     Parameters
     ----------

@@ -25,9 +25,7 @@ class Counter:
 
 
 def numbered(n: int, height: int, width: int, dtype: torch.dtype) -> Tensor:
-    """Return images (n, 3, height, width) whose channels are row and column, from 1 on, and the image's
-    number.
-    """
+    """Return images (n, 3, height, width) with the channels row, column (both from 1 on) and image number."""
     rows = torch.arange(1, height + 1).view(1, -1, 1).expand(n, height, width)
     columns = torch.arange(1, width + 1).view(1, 1, -1).expand(n, height, width)
     number = (torch.arange(n) % 200 + 1).view(-1, 1, 1).expand(n, height, width)
@@ -35,9 +33,7 @@ def numbered(n: int, height: int, width: int, dtype: torch.dtype) -> Tensor:
 
 
 def candidates(images: Tensor, pad: int) -> Tensor:
-    """Return all crops of each image, of shape (offsets, 2 for mirrored or not, n, channels, height,
-    width).
-    """
+    """Return all crops of each image: (offsets, plain and mirrored, n, channels, height, width)."""
     padded = F.pad(images, (pad, pad, pad, pad))
     height, width = images.shape[2:]
     cuts = [

@@ -112,9 +112,7 @@ class Climb:
             self._show_reference()
 
     def table(self) -> None:
-        """Show all rungs as a table, with a note on those not measured, and on those whose ladder has changed
-        since.
-        """
+        """Show all rungs as a table; a note lists those not measured, or measured on another ladder."""
         notes = [f"{r.name}: {r.why}" for r in self.rungs if not r.speed_up]
         moved = [r.name for r in self.rungs if self._ladder_changed(r)]
         if moved:
@@ -203,8 +201,8 @@ class Climb:
         return f"{self._name}_{self.device.type}_{when}"
 
     def _own_path(self) -> Path:
-        """Return the path of this climb's file, chosen and its folder created at the first call; the name is
-        unique.
+        """Return the path of this climb's file: at the first call, choose a new name and create the
+        folder.
         """
         if self._path is None:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -225,9 +223,7 @@ class Climb:
             )
 
     def _kept_below(self, name: str | None) -> list[Rung]:
-        """Return the kept rungs below the one with this name; if there is none of this name, all kept
-        rungs.
-        """
+        """Return the kept rungs below the one with this name, or all if there is none of this name."""
         names = [rung.name for rung in self.rungs]
         place = names.index(name) if name in names else None
         return [rung for rung in self.rungs[:place] if rung.kept]

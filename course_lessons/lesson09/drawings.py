@@ -23,7 +23,7 @@ class Height(NamedTuple):
     """A rung as it is drawn.
 
     ``reached`` is its rate in images per second: lower quartile, median and upper quartile, or None if it was
-    not measured. ``factor`` is its speed-up over the rung below. ``guess`` is the rate by the learner's
+    not measured. ``factor`` is its speed-up over the kept loop below. ``guess`` is the rate by the learner's
     prediction.
     """
 

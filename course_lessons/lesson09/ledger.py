@@ -164,8 +164,7 @@ class Ledger(Climb):
         *,
         unless: str = "",
     ) -> None:
-        """Store a change that was measured elsewhere, such as in other processes, and decide by the same
-        rule.
+        """Store a change that was measured elsewhere, such as in other processes; decide by the same rule.
 
         Parameters
         ----------
@@ -246,9 +245,7 @@ class Ledger(Climb):
         return total
 
     def _prediction(self, name: str, guess: object) -> Prediction | None:
-        """Return the rung's prediction, or None if there is no guess, or it was made after the answer was
-        shown.
-        """
+        """Return the rung's prediction; None if there is no guess, or the answer was shown before it."""
         if guess is None or isinstance(guess, Todo):
             return None
         known = next((rung for rung in self.rungs if rung.name == name and rung.speed_up), None)

@@ -26,9 +26,7 @@ TURN = 0.12
 
 
 def text(device: torch.device | str) -> tuple[Tensor, Tensor]:
-    """Return the lessons' Python files as ASCII bytes on a device: 95 % to train on, and the rest held
-    out.
-    """
+    """Return the lessons' Python files as ASCII bytes on a device: 95 % for training, 5 % held out."""
     files = sorted(Path(__file__).parent.parent.glob("lesson*/*.py"))
     whole = "".join(path.read_text(encoding="utf-8") for path in files).encode("ascii", "ignore")
     numbers = torch.frombuffer(bytearray(whole), dtype=torch.uint8).to(device)
@@ -37,9 +35,7 @@ def text(device: torch.device | str) -> tuple[Tensor, Tensor]:
 
 
 def accuracy(model: nn.Module, text: Tensor, texts: int = 64) -> float:
-    """Return the share of next letters in a held-out text that a GPT predicts, 0 to 1; of up to ``texts``
-    rows.
-    """
+    """Return a GPT's accuracy, 0 to 1, in predicting next letters in ``texts`` rows of held-out text."""
     length = model.place.num_embeddings
     rows = text[: len(text) // (length + 1) * (length + 1)].view(-1, length + 1)[:texts].long()
     seen = []

@@ -43,9 +43,7 @@ def sharding() -> None:
 
 
 def step() -> None:
-    """Display an explorer: the timeline and the memory of an FSDP step, by network speed and number of
-    layers.
-    """
+    """Display an explorer: timeline and memory of an FSDP step, by network speed and number of layers."""
     Explorer(
         question=_("What does keeping the gathered layers after forward save, and what does it cost?"),
         guesses=(

@@ -60,9 +60,7 @@ class Net(nn.Module):
 
 @functools.cache
 def digits(device: torch.device | str, *, new: bool = False) -> tuple[Tensor, Tensor]:
-    """Return training digits, or with ``new`` test digits, as rows of 784 numbers from 0 to 1, and their
-    labels.
-    """
+    """Return digits as rows of 784 numbers, 0 to 1, and labels: for training, or with ``new`` for testing."""
     data = load_digits()
     x, y = (data.test_x, data.test_y) if new else (data.train_x, data.train_y)
     return (x.float() / 255).flatten(1).to(device), y.to(device)

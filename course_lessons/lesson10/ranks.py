@@ -28,8 +28,8 @@ from .sent import Sent
 
 
 def start(seconds: float = 60) -> torch.device:
-    """Initialise the process group and return this rank's device: a GPU of its own if there are enough, else
-    the CPU.
+    """Initialise the process group; return this rank's device: a GPU of its own if there are enough, or the
+    CPU.
 
     The environment variable ``DEVICE`` overrides the type. With GPUs, gloo is added as a backend for CPU
     tensors: saving in the background needs it. ``seconds`` is the timeout of collectives.
@@ -97,9 +97,7 @@ def show(net: nn.Module) -> None:
 
 
 def table(name: str, sent: Sent, net: nn.Module) -> None:
-    """Print from rank 0 a row about a step: its collectives, the gradients kept, bytes carried per
-    parameter.
-    """
+    """Print from rank 0 a row about a step: collectives, gradients kept, bytes carried per parameter."""
     count = sum(p.numel() for p in net.parameters())
     kept = sum(local(g).nbytes for g in _gradients(net))
     both = [f"{sent.calls[kind]} {_(kind)}" for kind in ("all_gather", "reduce_scatter")]
@@ -155,12 +153,14 @@ def accuracy(net: nn.Module, device: torch.device) -> None:
 def ddp_step(
     model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor
 ) -> Callable[[Callable[[], Any]], None]:
-    """Return a training step on random labels; its argument returns the context manager for the backward
-    pass.
+    """Return a training step on random labels.
+
+    It takes a function that returns the context manager for the backward pass, such as ``model.no_sync``.
     """
     y = torch.randint(10, (len(x),), device=x.device)
 
     def step(context: Callable[[], Any]) -> None:
+        """Train for a step."""
         with context():
             F.cross_entropy(model(x), y).backward()
         optimizer.step()
@@ -175,8 +175,7 @@ def seconds_of(
     times: int = 9,
     meet: Callable[[], Any] = dist.barrier,
 ) -> float:
-    """Return the median seconds of a call, over several, without the first two; ``meet()`` is called before
-    each.
+    """Return the median seconds of several calls, without the first two; call ``meet()`` before each.
 
     By default that is a barrier, so all ranks must call it.
     """

@@ -38,9 +38,7 @@ def made_batches(sizes: Sequence[int], seed: int = 1) -> Batches:
 
 
 def through_file(state: object) -> Any:
-    """Save a state with ``torch.save``, in memory, and return it as ``torch.load(weights_only=True)`` reads
-    it.
-    """
+    """Save a state with ``torch.save`` in memory, and load it with ``weights_only=True``."""
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
@@ -74,9 +72,7 @@ def norm(tensors: Sequence[Tensor]) -> float:
 
 
 def how_far_off(got: Sequence[Tensor], right: Sequence[Tensor]) -> float:
-    """Return the relative error: the norm of ``got - right``, divided by that of ``right`` unless this is
-    0.
-    """
+    """Return the relative error, ``norm(got - right) / norm(right)``; if ``right`` is 0, the absolute one."""
     return norm([g - r for g, r in zip(got, right, strict=True)]) / (norm(right) or 1.0)
 
 
@@ -96,9 +92,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def quick_collection() -> Iterator[None]:
-    """Make ``gc.collect()`` ignore all objects that exist when the block begins: an answer may call it
-    often.
-    """
+    """Make ``gc.collect()`` ignore the existing objects in the block: an answer may call it often."""
     gc.freeze()
     try:
         yield
@@ -215,9 +209,7 @@ class OrValueError(ComparesToReference):
 
 
 class Operations(TorchDispatchMode):
-    """A context manager that calls ``note(name, result, args)`` after each tensor operation, such as
-    ``"mm"``.
-    """
+    """A context manager that calls ``note(name, result, args)`` after each operation, such as ``"mm"``."""
 
     def __init__(self, note: Callable[[str, Any, Any], object]) -> None:
         super().__init__()

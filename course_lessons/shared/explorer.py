@@ -61,9 +61,7 @@ class Control:
 def slider(
     label: str, values: Sequence[Any], start: Any = None, words: Callable[[Any], str] = str
 ) -> Control:
-    """Return a slider over ``values``; ``words(value)`` is the text shown for a value, ``start`` the initial
-    value.
-    """
+    """Return a slider over ``values`` from ``start`` on; ``words(value)`` is a value's text."""
     options = [(words(value), value) for value in values]
     return Control(label, options, values.index(start) if start is not None else 0)
 

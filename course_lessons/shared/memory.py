@@ -42,8 +42,8 @@ def metering_device(device: torch.device | str) -> torch.device:
     """Return a device that counts its memory: this one if it does, else the simulated one.
 
     CPU and Apple's MPS count neither peaks nor requests. If this PyTorch has no simulated device either, the
-    device itself is returned, and `Meter` raises ``ValueError`` for it. As a side effect, a simulated device
-    that stands in for a CPU is used instead of MPS.
+    device itself is returned, and `Meter` raises ``ValueError`` for it. As a side effect, an earlier
+    ``simgpu.disable_for`` is reverted, so that the simulated device can be used.
     """
     device = torch.device(device)
     if _counts_memory(device):
@@ -187,9 +187,7 @@ class Meter:
         show_table(head, rows, [kind] * len(rows), note)
 
     def draw(self, capacity: int | None = None) -> None:
-        """Draw the memory after each operation, stacked by kind, with a line at ``capacity`` bytes if
-        given.
-        """
+        """Draw the memory after each operation, stacked by kind, and a line at ``capacity`` bytes."""
         size, unit = scale(self.peak)
         fig, ax = plt.subplots(figsize=(8.4, 3.9), layout="constrained")
         x, samples = [], []
@@ -240,8 +238,8 @@ class Meter:
         return {kind: held.get(kind, rest) for kind in KINDS}
 
     def _total(self, figure: str = "current") -> int:
-        """Return the bytes requested on the device (or allocated, if it counts no requests): current or
-        peak.
+        """Return the current or peak bytes requested on the device; allocated ones if it counts no
+        requests.
         """
         stats = self._module.memory_stats(self.device)
         allocated = stats[f"allocated_bytes.all.{figure}"]
@@ -275,9 +273,7 @@ def scale(nbytes: float) -> tuple[int, str]:
 
 
 def _bytes_text(nbytes: int, unit: str) -> str:
-    """Return a number of bytes as text: in full for the unit ``"B"``, else with three digits and a fitting
-    unit.
-    """
+    """Return bytes as text: in full for the unit ``"B"``, else with three digits and a fitting unit."""
     return f"{nbytes:,}" if unit == "B" else amount(nbytes, "B")
 
 
@@ -310,9 +306,7 @@ class Need:
 
 @worker.run_in_worker
 def on_card(room: str, work: Callable[[torch.device], Any], *, expandable_segments: bool = False) -> Any:
-    """Run ``work(card)`` on a temporary simulated device with memory ``room``, such as ``"300 MB"``; return
-    its result.
-    """
+    """Run ``work(card)`` on a temporary simulated device with memory ``room``; return its result."""
     with temporary_device(room, expandable_segments=expandable_segments) as card:
         return work(card)
 

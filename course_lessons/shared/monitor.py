@@ -55,10 +55,9 @@ def watch(work: Callable[[], object], device: torch.device | str, seconds: float
 
 
 def joules(device: torch.device | str) -> float | None:
-    """Return the energy in joules that a card has consumed since its driver was loaded, or None if
-    unavailable.
+    """Return the energy in joules that a card has used since its driver was loaded, or None if unknown.
 
-    The difference of two readings is the energy consumed between them, by the whole card. Other errors of the
+    The difference of two readings is the energy used between them, by the whole card. Other errors of the
     driver are printed. Needs the package ``nvidia-ml-py``.
     """
     device = torch.device(device)

@@ -250,7 +250,7 @@ def _matmul_work(n: int, unit: str) -> cost.Work:
 
 
 def best_bytes(device: torch.device) -> float:
-    """Return the best bytes/s of a large copy, read and written: modelled for ``sim``, else measured and
+    """Return the best bytes/s, read and written, of a copy: modelled for ``sim``, else measured and
     cached.
     """
     if device.type == "sim":
@@ -265,9 +265,7 @@ def _cpu_threads(device: torch.device) -> int:
 
 @functools.cache
 def _measured_best_flops(device: torch.device, unit: str, threads: int) -> float:
-    """Measure the best FLOP/s of matrix products in the arithmetic ``unit``. ``threads`` is only a key of the
-    cache.
-    """
+    """Measure the best FLOP/s of matrix products in ``unit``; ``threads`` is only part of the cache's key."""
     with full_float32():
         if unit == "tf32":
             torch.set_float32_matmul_precision("high")
@@ -284,9 +282,7 @@ def _measured_matmul_flops(n: int, device: torch.device, unit: str) -> float:
 
 @functools.cache
 def _measured_copy_rate(device: torch.device, threads: int) -> float:
-    """Measure the bytes/s, read and written, of a copy on the device. ``threads`` is only a key of the
-    cache.
-    """
+    """Measure a copy's bytes/s, read and written; ``threads`` is only part of the cache's key."""
     a = torch.zeros(2**22 if device.type == "cpu" else 2**26).to(device)
     b = torch.empty_like(a)
     return 2 * a.nbytes / measure(lambda: b.copy_(a), device=device, min_seconds=0.05).median

@@ -56,8 +56,8 @@ class Recording:
 
     @property
     def facts(self) -> Facts:
-        """The `Facts` of a step; the shares of FLOP/s and bytes/s, which a trace does not contain, are
-        nan.
+        """The `Facts` of a step; the shares of FLOP/s and bytes/s are nan, because they are not in a
+        trace.
         """
         return facts_of(self.trace, len(self.trace.steps))
 
@@ -100,8 +100,6 @@ def load(name: str) -> Recording:
 
 
 def lettered() -> dict[str, Recording]:
-    """Return the recordings whose regime lesson 07 asks for, under the letters A to D, which don't reveal
-    it.
-    """
+    """Return the recordings whose regime lesson 07 asks for, under the neutral letters A to D."""
     asked = [name for name, about in index().items() if "regime" in about]
     return {letter: load(name) for letter, name in zip("ABCD", asked, strict=True)}

@@ -91,9 +91,7 @@ class Trace:
 
     @property
     def has_device(self) -> bool:
-        """Whether device activity is known: a simulated trace always counts, others need an event of a
-        device.
-        """
+        """Whether device activity is known: always if simulated, else if there is a device event."""
         return self.kind == "modelled" or any(s.lane not in ("host", "phases") for s in self.spans)
 
     def share(self, kind: str, on_host: bool = False) -> float:
@@ -120,8 +118,8 @@ def tracing_device(device: torch.device | str) -> torch.device:
     """Return a device for which both host and device activity can be traced: this one, or the simulated one.
 
     ``torch.profiler`` records CUDA, ROCm and XPU devices, unless its library for them is missing, and not
-    Apple's. If this PyTorch has no simulated device either, the CPU is returned. As a side effect, a
-    simulated device that stands in for a CPU is used instead of MPS.
+    Apple's. If this PyTorch has no simulated device either, the CPU is returned. As a side effect, an earlier
+    ``simgpu.disable_for`` is reverted, so that the simulated device can be used.
 
     Parameters
     ----------
@@ -192,9 +190,7 @@ def trace(
 
 
 def step_seconds(step: Callable[[], object], device: torch.device) -> float:
-    """Return the seconds of a training step: the measured median; on the simulated device modelled, without
-    values.
-    """
+    """Return the seconds of a training step: the measured median, or modelled on the simulated device."""
     if device.type != "sim":
         return measure(step, device=device, min_seconds=0.05).median
     return trace(step, device, 2, values=False).seconds / 2
@@ -314,8 +310,7 @@ _OF_PYTORCH = (_STEP, "Optimizer.")  # annotations that PyTorch adds itself
 
 
 def profiled(events: Iterable[dict[str, Any]]) -> Trace:
-    """Return the trace in the events of ``torch.profiler``: device work, driver calls, operations,
-    annotations.
+    """Return a trace of events of ``torch.profiler``: device work, driver calls, operations, annotations.
 
     Parameters
     ----------

@@ -85,9 +85,7 @@ class Ratio:
                     )
 
     def _comparable_records(self) -> list[list[Measurement]]:
-        """Return lists of comparable records; with ``items``, throughputs are converted to times of so many
-        items.
-        """
+        """Return lists of comparable records; with ``items``, throughputs are converted to times."""
         names = ("time", "throughput") if self.quantity == "time" else (self.quantity,)
         records = [evidence.recorded(self.experiment, name) for name in names]
         if self.items:
@@ -151,9 +149,7 @@ class Value:
 
 
 def numbers(entries: Iterable[Mapping[str, Any]]) -> tuple[Ratio | Value, ...]:
-    """Return a `Ratio` (for an entry with ``"before"``) or `Value` for each entry and each of its
-    experiments.
-    """
+    """Return a `Ratio`, for entries with ``"before"``, or `Value` for each entry and experiment."""
     listed = []
     for entry in entries:
         names = entry["experiment"]

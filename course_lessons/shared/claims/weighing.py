@@ -61,7 +61,9 @@ class Claim:
 
     @property
     def points(self) -> list[DataPoint]:
-        """The numbers relevant to the claim: recorded, then modelled, then published; weighed ones first."""
+        """The numbers relevant to the claim: recorded, then modelled, then published; of each kind, weighed
+        ones first.
+        """
         order = list(evidence.KIND_BY_PREFIX.values())
         every = [point for number in self.numbers for point in number.points()]
         return sorted(every, key=lambda f: (order.index(f.kind), not f.weighed))
@@ -110,9 +112,7 @@ class Claim:
 
 
 def read(raw: dict[str, Any]) -> tuple[Claim, ...]:
-    """Return the claims in the parsed content of ``claims.yml``, with translated texts; it modifies
-    ``raw``.
-    """
+    """Return the claims in the parsed ``claims.yml``, with translated texts; it modifies ``raw``."""
     claims = []
     for group, entries in raw["claims"].items():
         for entry in entries:
@@ -193,9 +193,7 @@ def format_range(low: float | None, high: float | None, unit: str) -> str:
 
 
 def card(claim: Claim) -> Bundle:
-    """Return the card that `claim` displays: a row for each kind of number and machine; the page has all
-    numbers.
-    """
+    """Return the card that `claim` displays: a row for each kind of number and machine."""
     places = grouped(claim.points, *evidence.KIND_BY_PREFIX.values())
     rows = [
         (number, kind_label(group[0]), group[0].where, what)

@@ -117,9 +117,7 @@ class Output:
         return range(self.per_node * len(self.folders))
 
     def read(self, *, to_end: bool = False) -> list[str]:
-        """Read new lines; return those of standard output. With ``to_end``, an unfinished line is read
-        too.
-        """
+        """Read new lines, return those of standard output; ``to_end`` includes an unfinished last line."""
         before = len(self._lines)
         for node, folder in enumerate(self.folders):
             logs = sorted(folder.glob("*/attempt_*/*/std*.log"))
@@ -149,7 +147,9 @@ class Output:
         return kept
 
     def error(self, attempt: int, exits: Mapping[int, int]) -> RankError | None:
-        """Return the error that made an attempt fail, or None; errors caused by another rank's end rank last.
+        """Return the error that made an attempt fail, or None.
+
+        An error that looks like a consequence of another rank's end is returned only if there is no other.
 
         Parameters
         ----------

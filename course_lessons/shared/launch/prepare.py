@@ -16,9 +16,7 @@ from .processes import psutil_or_error
 
 @dataclass(frozen=True)
 class Kill:
-    """Kill a rank's process in the first attempt, as soon as any rank prints a line that contains
-    ``after``.
-    """
+    """Kill a rank in the first attempt, as soon as any rank prints a line that contains ``after``."""
 
     rank: int
     after: str

@@ -185,8 +185,7 @@ class _Launch:
             self.agents.append(agent)
 
     def wait(self, limit: float, kill: Kill | None, quiet: bool) -> str:
-        """Wait until all torchruns have ended; return ``"time limit"`` if ``limit`` seconds were exceeded,
-        else ``""``.
+        """Wait until all torchruns have ended; return ``"time limit"`` after ``limit`` seconds, else ``""``.
 
         Kills a rank if ``kill`` asks for it, and shows the last line of output unless ``quiet``. If a node
         fails, the others get `_NODE_GRACE` seconds.
@@ -240,9 +239,7 @@ class _Launch:
     def show_output(
         self, say: Callable[[str], None], *, failed: bool
     ) -> tuple[dict[int, list[str]], RankError | None]:
-        """Print the output and the error of each attempt; return the lines by rank, and the last attempt's
-        error.
-        """
+        """Print each attempt's output and error; return the lines by rank, and the last attempt's error."""
         output, error = self.output, None
         output.read(to_end=True)
         codes = exits(self.logs, output.per_node)
