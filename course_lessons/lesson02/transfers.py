@@ -38,9 +38,9 @@ def journey(copy: Callable[[], object], device: torch.device, n: int = 9) -> tup
     for _ in range(0 if device.type == "cpu" else 1 if simulated else n):
         accelerator.synchronize()
         start = now()
-        kept = copy()  # held until the data are there
+        copied = copy()  # held until the data are there
         returned.append(now() - start)
         accelerator.synchronize()
         arrived.append(now() - start)
-        del kept
+        del copied
     return returned, arrived

@@ -31,9 +31,9 @@ def loading_times(measurements: Sequence[Measurement]) -> None:
         for m in measurements
     ]
     for i, m in enumerate(measurements):
-        look = _LOOKS["modelled" if m.kind == "modelled" else "measured"]
+        style = _LOOKS["modelled" if m.kind == "modelled" else "measured"]
         spread = [[1e3 * (m.median - m.q1)], [1e3 * (m.q3 - m.median)]]
-        ax.errorbar(1e3 * m.median, i, xerr=spread, markersize=9, capsize=3, **look)
+        ax.errorbar(1e3 * m.median, i, xerr=spread, markersize=9, capsize=3, **style)
         ax.text(1e3 * m.q3, i, f"   {seconds(m.median)}", va="center")
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(-0.5, len(names) - 0.5)

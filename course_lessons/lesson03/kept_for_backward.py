@@ -15,11 +15,11 @@ def megabytes_kept(model: nn.Module, x: torch.Tensor, context: AbstractContextMa
     """
     storages: dict[int, int] = {}  # bytes by storage address: two layers may save the same tensor
 
-    def note(t: torch.Tensor) -> torch.Tensor:
+    def record(t: torch.Tensor) -> torch.Tensor:
         """A pack hook: count the tensor's storage."""
         storages[t.untyped_storage().data_ptr()] = t.untyped_storage().nbytes()
         return t
 
-    with context, torch.autograd.graph.saved_tensors_hooks(note, lambda t: t):
+    with context, torch.autograd.graph.saved_tensors_hooks(record, lambda t: t):
         model(x)
     return sum(storages.values()) / 1e6

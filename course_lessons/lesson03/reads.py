@@ -44,8 +44,8 @@ def count_reads(
             """Return the number of synchronisations, without waits for copies to the device, or copies to the
             host.
             """
-            sent = [c for c in counted.copies if c.code == "h2d"]
-            waits = sum(not (c.pinned and c.non_blocking) for c in sent)
+            copies_to_device = [c for c in counted.copies if c.code == "h2d"]
+            waits = sum(not (c.pinned and c.non_blocking) for c in copies_to_device)
             return max(counted.synchronizations - waits, counted.copies_to_host)
 
         yield reads, lambda: any(c.code == "d2h" and c.non_blocking for c in counted.copies)

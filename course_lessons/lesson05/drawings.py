@@ -70,7 +70,7 @@ def _draw_lanes(
     """Draw the bars of each rank; ``names`` are the numbers of real ranks."""
     unit, scale = _time_unit(end - begin)
     fig, ax = plt.subplots(figsize=(8.8, 0.75 * len(lanes) + 1.2), layout="constrained")
-    said = []
+    rank_texts = []
     for row, lane in enumerate(lanes):
         for doing, look in _LOOKS.items():
             low = row + (0.02 if doing == "communicate" else -0.4)
@@ -84,7 +84,7 @@ def _draw_lanes(
         shares = {doing: _covered_seconds(lane[doing]) / ((end - begin) or 1) for doing in _LOOKS}
         rank = names[row] if names else row
         computes, communicates = shares["compute"], shares["communicate"]
-        said.append(
+        rank_texts.append(
             _("rank {rank} computes {computes:.0%} and communicates {communicates:.0%}").format(
                 rank=rank, computes=computes, communicates=communicates
             )
@@ -101,7 +101,7 @@ def _draw_lanes(
     present(
         fig,
         _("What each rank did in {length}, {kind}: {said} of the time.").format(
-            length=length, kind=_(kind), said="; ".join(said)
+            length=length, kind=_(kind), said="; ".join(rank_texts)
         ),
     )
 

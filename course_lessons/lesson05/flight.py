@@ -37,17 +37,17 @@ def show(folder: str) -> None:
         print(_("The ranks have left no record."))
         return
     for number in sorted(set().union(*records.values())):
-        calls = {own[number] for own in records.values() if number in own}
-        who = [
-            f"rank {rank} {_('called it') if number in own else _('NEVER CALLED IT')}"
-            for rank, own in records.items()
+        calls = {calls_of_rank[number] for calls_of_rank in records.values() if number in calls_of_rank}
+        states = [
+            f"rank {rank} {_('called it') if number in calls_of_rank else _('NEVER CALLED IT')}"
+            for rank, calls_of_rank in records.items()
         ]
-        print(f"{number}. {' / '.join(sorted(calls))}: {', '.join(who)}")
+        print(f"{number}. {' / '.join(sorted(calls))}: {', '.join(states)}")
 
 
 def _recorded_collectives(file: Path) -> dict[int, str]:
     """Return the collectives that a rank called, by sequence number, each with the learner's line."""
-    found = {}
+    collectives = {}
     for entry in pickle.loads(file.read_bytes())["entries"]:
         name = entry["profiling_name"].partition(":")[2]
         lines = [
@@ -55,7 +55,7 @@ def _recorded_collectives(file: Path) -> dict[int, str]:
             for frame in entry["frames"]
             if not frame["filename"].startswith(_PYTORCH)
         ]
-        found[entry["collective_seq_id"]] = (
+        collectives[entry["collective_seq_id"]] = (
             _("{name} in {first_line}").format(name=name, first_line=lines[0]) if lines else name
         )
-    return found
+    return collectives

@@ -42,12 +42,12 @@ class Proof:
 
         Clears the gradients and ``sent``.
         """
-        found = self._pop_gradient()
-        off = [f"{(torch.dist(found, g) / g.norm()).item():.0e}" for g in self._reference_gradients]
+        gradient = self._pop_gradient()
+        errors = [f"{(torch.dist(gradient, g) / g.norm()).item():.0e}" for g in self._reference_gradients]
         print(
             _(
                 "{way}: buckets sent: {n_sent}, off the whole by {first_off}, off part 0 by {second_off}"
-            ).format(way=way, n_sent=len(sent), first_off=off[0], second_off=off[1])
+            ).format(way=way, n_sent=len(sent), first_off=errors[0], second_off=errors[1])
         )
         sent.clear()
 

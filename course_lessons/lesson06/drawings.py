@@ -63,8 +63,8 @@ def turns(used: Mapping[str, Sequence[float]]) -> None:
         ax.plot(range(1, 1 + len(values)), values, dash, color=colour, linewidth=width, label=name)
     ax.set(xlabel=_("turn"), ylabel=_("allocated, MiB"), ylim=(0, None))
     ax.legend()
-    each = "; ".join(f"{n} {', '.join(f'{v:.1f}' for v in values)}" for n, values in used.items())
-    present(fig, _("MiB in use after each turn of a loop: {each}.").format(each=each))
+    description = "; ".join(f"{n} {', '.join(f'{v:.1f}' for v in values)}" for n, values in used.items())
+    present(fig, _("MiB in use after each turn of a loop: {each}.").format(each=description))
 
 
 def batch_curve(rows: Sequence[int], peaks: Sequence[float], drawn: Sequence[object], kind: str) -> None:
@@ -90,13 +90,13 @@ def batch_curve(rows: Sequence[int], peaks: Sequence[float], drawn: Sequence[obj
     ax.set(xlabel=_("rows in the batch"), ylabel=_("peak memory, MiB"), ylim=(0, None))
     ax.set_xticks(list(rows), [str(n) for n in rows], rotation=45)
     ax.legend()
-    said = "" if guesses else _(" No curve of yours is there to compare.")
+    no_guess_note = "" if guesses else _(" No curve of yours is there to compare.")
     present(
         fig,
         _(
             "Peak memory is level for small batches, then a straight line up to {last_peak:.0f} MiB for "
             "{last_row} rows.{said}"
-        ).format(last_peak=peaks[-1], last_row=rows[-1], said=said),
+        ).format(last_peak=peaks[-1], last_row=rows[-1], said=no_guess_note),
     )
 
 

@@ -24,31 +24,31 @@ def after(moments: int, size: int, emptied: bool) -> tuple[Allocator, str]:
 
     Tensors of ``size`` bytes fill the card; if ``emptied``, ``empty_cache()`` is called after each moment.
     """
-    allocator, said = Allocator(CARD), _("nothing yet")
+    allocator, event = Allocator(CARD), _("nothing yet")
     held: list[Block] = []
     for moment in MOMENTS[:moments]:
         if moment == MOMENTS[0]:
             with suppress(torch.OutOfMemoryError):
                 while True:
                     held.append(allocator.allocate(size))
-            said = _("{n_held} tensors lie there").format(n_held=len(held))
+            event = _("{n_held} tensors lie there").format(n_held=len(held))
         elif moment == MOMENTS[1]:
             for block in held[::2]:
                 allocator.free(block)
             held = held[1::2]
-            said = _("{n_held} are left, with gaps between them").format(n_held=len(held))
+            event = _("{n_held} are left, with gaps between them").format(n_held=len(held))
         elif moment == MOMENTS[2]:
-            said = _("24 MiB: out of memory, and nothing is changed")
+            event = _("24 MiB: out of memory, and nothing is changed")
             with suppress(torch.OutOfMemoryError):
                 held.append(allocator.allocate(24 * MIB))
-                said = _("24 MiB: given")
+                event = _("24 MiB: given")
         else:
             for block in held:
                 allocator.free(block)
-            said = _("no tensor is left")
+            event = _("no tensor is left")
         if emptied:
             allocator.empty_cache()
-    return allocator, said
+    return allocator, event
 
 
 def allocator() -> None:
@@ -56,7 +56,7 @@ def allocator() -> None:
 
     def draw(moments: int, size: int, emptied: bool) -> tuple[Figure, str]:
         """Return the figure of the allocator's segments and its alternative text."""
-        state, said = after(moments, size, emptied)
+        state, event = after(moments, size, emptied)
         fig, ax = plt.subplots(figsize=(7.2, 2.6))
         fig.subplots_adjust(left=0.04, right=0.98, top=0.72, bottom=0.22)
         place = 0.0
@@ -76,8 +76,8 @@ def allocator() -> None:
         figures = _("allocated {used:.0f} MiB, reserved {reserved:.0f} MiB, free {free:.0f} MiB").format(
             used=used, reserved=reserved, free=free
         )
-        ax.set_title(_("{said}\n{figures} (modelled)").format(said=said, figures=figures))
-        return fig, _("A card of 100 MiB, modelled: {said}; {figures}.").format(said=said, figures=figures)
+        ax.set_title(_("{said}\n{figures} (modelled)").format(said=event, figures=figures))
+        return fig, _("A card of 100 MiB, modelled: {said}; {figures}.").format(said=event, figures=figures)
 
     Explorer(
         question=_(

@@ -55,7 +55,7 @@ def try_it(
         Called with model, optimizer, scaler, inputs, labels, ``dtype=`` and the keyword arguments ``how``.
     """
     gc.collect()
-    before = torch.get_device_module(device).memory_allocated(device)
+    bytes_before = torch.get_device_module(device).memory_allocated(device)
     with memory.NoData() if device.type == "sim" else nullcontext():
         model = blocks(activation).to(device)
         new_optimizer = optimizer(model.parameters())
@@ -63,7 +63,7 @@ def try_it(
         y = torch.randint(10, (rows,), device=device)
         scaler = torch.amp.GradScaler(device.type, init_scale=2.0**10, enabled=dtype is torch.float16)
         run_step = partial(step, model, new_optimizer, scaler, x, y, dtype=dtype, **how)
-        return cost(run_step, device, before)
+        return cost(run_step, device, bytes_before)
 
 
 def cost(step: Callable[[], object], device: torch.device, before: int) -> tuple[int, float]:

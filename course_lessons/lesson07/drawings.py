@@ -44,8 +44,8 @@ def timelines(traces: Mapping[str, Trace]) -> None:
     fig, axes = plt.subplots(
         len(traces), 1, figsize=size, layout="constrained", height_ratios=heights, squeeze=False
     )
-    shown: dict[str, Rectangle] = {}
-    said, binned = [], False
+    legend_boxes: dict[str, Rectangle] = {}
+    trace_texts, binned = [], False
     for ax, (title, trace) in zip(axes.flat, traces.items(), strict=True):
         unit, scale = ("ms", 1e3) if trace.seconds >= 1e-3 else ("µs", 1e6)
         filled = np.zeros((len(lanes[title]), _BINS))
@@ -56,7 +56,7 @@ def timelines(traces: Mapping[str, Trace]) -> None:
                 if not spans:
                     continue
                 if name:
-                    shown[name] = Rectangle((0, 0), 1, 1, **look)
+                    legend_boxes[name] = Rectangle((0, 0), 1, 1, **look)
                 long = [s for s in spans if s.seconds * _BINS > trace.seconds]
                 shares = _bin_shares([s for s in spans if s.seconds * _BINS <= trace.seconds], trace)
                 if shares.any():
@@ -82,7 +82,7 @@ def timelines(traces: Mapping[str, Trace]) -> None:
             fontsize=10,
         )
         ax.grid(visible=False)
-        said.append(
+        trace_texts.append(
             _("{title}: {seconds}, device busy {busy:.0%}, host waits {waiting:.0%}").format(
                 title=title,
                 seconds=seconds(trace.seconds),
@@ -90,13 +90,13 @@ def timelines(traces: Mapping[str, Trace]) -> None:
                 waiting=trace.share("wait", on_host=True),
             )
         )
-    names = [name for name, _, _ in _DOINGS.values() if name in shown]
-    looks = [shown[name] for name in names]
+    names = [name for name, _, _ in _DOINGS.values() if name in legend_boxes]
+    looks = [legend_boxes[name] for name in names]
     fig.legend(looks, names, loc="outside upper center", ncols=6, fontsize=9)
     if binned:
         note = _("Bars too short to see become one, as high as their share of the time.")
         fig.supxlabel(note, fontsize=9)
-    present(fig, _("Timelines of host and device. {said}.").format(said="; ".join(said)))
+    present(fig, _("Timelines of host and device. {said}.").format(said="; ".join(trace_texts)))
 
 
 _BINS = 240

@@ -44,9 +44,9 @@ def fitted(
     fit = dict(loops)
     for name, enough in zip(loops, ENOUGH, strict=True):
         for _ in range(DOUBLINGS if enough and device.type != "cpu" else 0):
-            found = facts(make_step(**fit[name]), device, calls=2, values=False)
+            measured = facts(make_step(**fit[name]), device, calls=2, values=False)
             share, least = enough
-            if getattr(found, share) >= least:
+            if getattr(measured, share) >= least:
                 break
             larger = {**fit[name], "batch": 2 * fit[name]["batch"]}
             if not _fits(make_step, {**larger, **ROOM}, device):

@@ -165,14 +165,14 @@ def gradient_gaps(gaps: Mapping[str, Mapping[str, float]]) -> None:
 
 def progress_by_level() -> None:
     """Show a table of solved exercises by lesson and level."""
-    done = progress_file.solved()
+    solved_ids = progress_file.solved()
     rows, totals = [], {level: [0, 0] for level in LEVELS}
     for entry in load_course().lessons:
         exercises = list(lesson(entry.id))
         counts = {level: [0, 0] for level in LEVELS}
         for exercise in exercises:
             for tally in (counts, totals):
-                tally[exercise.level][0] += exercise.id in done
+                tally[exercise.level][0] += exercise.id in solved_ids
                 tally[exercise.level][1] += 1
         if exercises:
             rows.append((entry.id, entry.title, *(_solved_text(*counts[level]) for level in LEVELS)))

@@ -68,25 +68,25 @@ class Climb:
         file
             The climb's JSON file; by default the newest for this type of device in the folder.
         """
-        found = [path for path in self.folder.glob(self._file_stem("*") + ".json") if path != self._path]
-        if file is None and not found:
+        paths = [path for path in self.folder.glob(self._file_stem("*") + ".json") if path != self._path]
+        if file is None and not paths:
             print(
                 _("There is no earlier climb in {folder}: this one begins at the first rung.").format(
                     folder=self.folder
                 )
             )
             return
-        path = Path(file) if file else max(found, key=lambda path: path.stat().st_mtime)
+        path = Path(file) if file else max(paths, key=lambda path: path.stat().st_mtime)
         try:
-            then = json.loads(path.read_text(encoding="utf-8"))
-            if then.pop("sha256", None) not in (None, _sha256(then)):
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            if saved.pop("sha256", None) not in (None, _sha256(saved)):
                 raise ValueError(_("not what was written"))
-            order = then.get("measured in this order", [])
-            rungs = [read_rung(fields) for fields in then["rungs"]]
-            still = {r.name: r for r in rungs if r.speed_up and not outdated(r, order)}
-            base = then["first loop"] and Measurement(**then["first loop"])
-            other = [name for name, value in self._conditions().items() if then[name] != value]
-            reference = then["accuracy of the first loop"]
+            order = saved.get("measured in this order", [])
+            rungs = [read_rung(fields) for fields in saved["rungs"]]
+            reusable = {r.name: r for r in rungs if r.speed_up and not outdated(r, order)}
+            base = saved["first loop"] and Measurement(**saved["first loop"])
+            differing = [name for name, value in self._conditions().items() if saved[name] != value]
+            reference = saved["accuracy of the first loop"]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             print(
                 _("{path} cannot be read ({error}): this climb begins anew.").format(
@@ -94,15 +94,15 @@ class Climb:
                 )
             )
             return
-        if other:
+        if differing:
             print(
                 _("{path} was another climb: not the same {other}. This one is new.").format(
-                    path=path.name, other=", ".join(other)
+                    path=path.name, other=", ".join(differing)
                 )
             )
             return
         self.base, self._reference = self.base or base, self._reference or reference
-        self._resumed_rungs = still
+        self._resumed_rungs = reusable
         print(
             _(
                 "{path}: {n_earlier} rungs are taken up. Run their cells: each shows at once what it found."
@@ -114,10 +114,10 @@ class Climb:
     def table(self) -> None:
         """Show all rungs as a table; a note lists those not measured, or measured on another ladder."""
         notes = [f"{r.name}: {r.why}" for r in self.rungs if not r.speed_up]
-        moved = [r.name for r in self.rungs if self._ladder_changed(r)]
-        if moved:
+        changed = [r.name for r in self.rungs if self._ladder_changed(r)]
+        if changed:
             notes.append(
-                _("measured on another ladder than this one: {moved}").format(moved=", ".join(moved))
+                _("measured on another ladder than this one: {moved}").format(moved=", ".join(changed))
             )
         show_rungs(self.rungs, "measured", " · ".join(notes))
 
@@ -257,13 +257,13 @@ class Climb:
         below = self.base.median if self.base else 1.0
         heights = [Height(_("the first loop"), (below,) * 3, True)]
         for rung in self.rungs:
-            found = rung.speed_up
-            if found is None:
+            speed_up = rung.speed_up
+            if speed_up is None:
                 heights.append(Height(rung.name, None, False))
                 continue
-            reached = tuple(below * x for x in (found.q1, found.median, found.q3))
+            reached = tuple(below * x for x in (speed_up.q1, speed_up.median, speed_up.q3))
             guess = None if rung.predicted is None else below * rung.predicted
-            heights.append(Height(rung.name, reached, rung.kept, found.median, guess))
+            heights.append(Height(rung.name, reached, rung.kept, speed_up.median, guess))
             below = reached[1] if rung.kept else below
         return heights
 

@@ -100,7 +100,7 @@ def note_runs(
         Returns the median seconds of runs to a target.
     """
     drawings.runs(runs, first, target)
-    took, took_first = time_of(runs, target), time_of([first], target)
+    median_seconds, first_seconds = time_of(runs, target), time_of([first], target)
     scores = [points[-1][1] for points in runs]
     seconds = [points[-1][0] for points in runs]
     reached = sum(score >= target for score in scores)
@@ -113,12 +113,12 @@ def note_runs(
     print(_("their accuracy in the median: {median:.2%}").format(median=statistics.median(scores)))
     print(
         _("time to {target:.0%}: {took:.2f} s in the median; first loop, one run: {took_first:.1f} s").format(
-            target=target, took=took, took_first=took_first
+            target=target, took=median_seconds, took_first=first_seconds
         )
     )
     ledger.result(
         _("time to {target:.0%}").format(target=target),
-        _("{took:.2f} s (median of {n_runs} runs)").format(took=took, n_runs=len(runs)),
+        _("{took:.2f} s (median of {n_runs} runs)").format(took=median_seconds, n_runs=len(runs)),
     )
     ledger.result(_("one run takes"), Measurement.of(seconds, _("a run"), ledger.device))
     ledger.result(
@@ -127,5 +127,5 @@ def note_runs(
     )
     ledger.result(
         _("time to {target:.0%}, first loop").format(target=target),
-        _("{took_first:.1f} s (one run)").format(took_first=took_first),
+        _("{took_first:.1f} s (one run)").format(took_first=first_seconds),
     )

@@ -95,13 +95,13 @@ def show_rungs(rungs: Sequence[Rung], kind: str, note: str = "") -> None:
 
 def _row(rung: Rung) -> tuple[str, ...]:
     """Return a rung's row of the table."""
-    found = rung.speed_up
+    speed_up = rung.speed_up
     return (
         rung.name,
         "" if rung.predicted is None else f"{rung.predicted:.3g}",
-        f"{found.median:.2f}" if found else "–",
-        f"{found.q1:.2f} – {found.q3:.2f}" if found else "",
+        f"{speed_up.median:.2f}" if speed_up else "–",
+        f"{speed_up.q1:.2f} – {speed_up.q3:.2f}" if speed_up else "",
         "" if rung.accuracy is None else f"{rung.accuracy:.1%}",
         _("yes") if rung.kept else _("no"),
-        rung.why if found else _("not measured"),
+        rung.why if speed_up else _("not measured"),
     )

@@ -54,9 +54,11 @@ def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figur
     ax.set(xlim=(0, 1.12 * longest), ylim=(len(cases) - 0.5, -0.5), xlabel=_("GB on each rank"))
     ax.grid(axis="y", visible=False)
     fig.legend(loc="upper center", ncols=4, fontsize=9.5)
-    told = _("; ").join(f"{name} {amount(sum(parts.values()) / 1e9, 'GB')}" for name, parts in cases.items())
+    totals = _("; ").join(
+        f"{name} {amount(sum(parts.values()) / 1e9, 'GB')}" for name, parts in cases.items()
+    )
     return fig, _("Bytes on each rank, beside a card of {card:g} GB: {told}.").format(
-        card=card / 1e9, told=told
+        card=card / 1e9, told=totals
     )
 
 
@@ -68,11 +70,11 @@ def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tup
     fig, axes = plt.subplots(2, 1, figsize=(8.8, 5.2))
     fig.subplots_adjust(left=0.14, right=0.98, top=0.86, bottom=0.1, hspace=0.28)
     steps = [timeline.step(layers, gather, compute, reshard) for reshard in (True, False)]
-    most = max(made.peak for made in steps)
-    for ax, made, reshard in zip(axes, steps, (True, False), strict=True):
-        _draw_step(ax, made, most)
+    most = max(step.peak for step in steps)
+    for ax, step, reshard in zip(axes, steps, (True, False), strict=True):
+        _draw_step(ax, step, most)
         ax.set_title(f"reshard_after_forward={reshard}", fontsize=10.5, loc="left")
-        ax.set_xlim(0, 1.02 * max(made.seconds for made in steps))
+        ax.set_xlim(0, 1.02 * max(step.seconds for step in steps))
     axes[0].set_xticks([])  # ticks take half of the time to draw
     axes[1].locator_params("x", nbins=4)
     axes[1].set_xlabel(
@@ -85,7 +87,7 @@ def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tup
         for colour, hatch in _LOOKS.values()
     ]
     fig.legend(boxes, list(_LOOKS), loc="upper center", ncols=4, fontsize=9.5)
-    told = [_("{peak} layers or gradients whole at most").format(peak=made.peak) for made in steps]
+    peak_texts = [_("{peak} layers or gradients whole at most").format(peak=step.peak) for step in steps]
     return (
         fig,
         _(
@@ -94,19 +96,19 @@ def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tup
             "Kept: {kept_peak}, done after {kept_seconds:g}."
         ).format(
             layers=layers,
-            freed_peak=told[0],
+            freed_peak=peak_texts[0],
             freed_seconds=steps[0].seconds,
-            kept_peak=told[1],
+            kept_peak=peak_texts[1],
             kept_seconds=steps[1].seconds,
         ),
     )
 
 
-def _draw_step(ax: Axes, made: timeline.Timeline, most: int) -> None:
+def _draw_step(ax: Axes, step: timeline.Timeline, most: int) -> None:
     """Draw one step: network, compute, and the number of whole layers."""
     for what, (colour, hatch) in _LOOKS.items():
         corners = []
-        for bar in (bar for bar in made.bars if bar.what == what):
+        for bar in (bar for bar in step.bars if bar.what == what):
             row = (timeline.NETWORK, timeline.COMPUTE).index(bar.lane)
             low, high = row - 0.4, row + 0.4
             corners.append([(x, y) for x in (bar.start, bar.end) for y in (low, high)])
@@ -114,11 +116,11 @@ def _draw_step(ax: Axes, made: timeline.Timeline, most: int) -> None:
         bars = Path.make_compound_path_from_polys(np.array(corners)[:, [0, 1, 3, 2]])
         look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.8}
         ax.add_artist(PathPatch(bars, **look))  # all in one: each hatch takes its time
-    moments, counts = zip(*made.whole, (made.seconds, 0), strict=True)
+    moments, counts = zip(*step.whole, (step.seconds, 0), strict=True)
     tops = [3 - 1.4 * count / most for count in counts]
     ax.fill_between(moments, tops, 3, step="post", facecolor=GREEN, alpha=0.5, linewidth=0)
-    top = next(moment for moment, count in made.whole if count == made.peak)
-    ax.text(top, 2.95, _(" {peak} at most").format(peak=made.peak), fontsize=8.5)
+    top = next(moment for moment, count in step.whole if count == step.peak)
+    ax.text(top, 2.95, _(" {peak} at most").format(peak=step.peak), fontsize=8.5)
     ax.set_yticks((0, 1, 2.5), (_("network"), "compute", _("whole")))
     ax.set(ylim=(3.05, -0.5))
     ax.grid(visible=False)
@@ -216,7 +218,7 @@ def causal(ways: Mapping[str, Sequence[Sequence[int]]]) -> None:
     ``ways`` has for each name, for each rank, the pieces of the text whose queries it has.
     """
     fig, axes = plt.subplots(1, len(ways), figsize=(8.8, 3.6), layout="constrained", squeeze=False)
-    told = []
+    share_texts = []
     for ax, (name, ranks) in zip(axes[0], ways.items(), strict=True):
         total = sum(row + 0.5 for pieces in ranks for row in pieces)
         shares = []
@@ -231,11 +233,11 @@ def causal(ways: Mapping[str, Sequence[Sequence[int]]]) -> None:
         size = max(row for pieces in ranks for row in pieces) + 1
         ax.set(xlim=(0, size), ylim=(size, 0), xlabel=_("keys: pieces of the text"), aspect="equal")
         ax.set(title=name, ylabel=_("queries"))
-        said = ", ".join(f"{share:.0%}" for share in shares)
-        told.append(_("{name}: the ranks have {said} of the work").format(name=name, said=said))
+        percentages = ", ".join(f"{share:.0%}" for share in shares)
+        share_texts.append(_("{name}: the ranks have {said} of the work").format(name=name, said=percentages))
     handles = axes[0][0].get_legend_handles_labels()
     fig.legend(*handles, loc="outside upper center", ncols=len(ranks), fontsize=9.5)
     present(
         fig,
-        _("Causal attention as a triangle, coloured by rank. {told}.").format(told="; ".join(told)),
+        _("Causal attention as a triangle, coloured by rank. {told}.").format(told="; ".join(share_texts)),
     )

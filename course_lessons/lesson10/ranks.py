@@ -179,22 +179,22 @@ def seconds_of(
 
     By default that is a barrier, so all ranks must call it.
     """
-    taken = []
+    durations = []
     for _ in range(times):
         meet()
         start = perf_counter()
         work()
         if device.type != "cpu":
             torch.accelerator.synchronize()
-        taken.append(perf_counter() - start)
-    return statistics.median(taken[2:])
+        durations.append(perf_counter() - start)
+    return statistics.median(durations[2:])
 
 
 def seconds_alone(work: Callable[[], None], device: torch.device) -> float:
     """Return the median seconds of a call on rank 0 while the others wait; on those return 0."""
-    found = seconds_of(work, device, meet=lambda: None) if dist.get_rank() == 0 else 0.0
+    median = seconds_of(work, device, meet=lambda: None) if dist.get_rank() == 0 else 0.0
     dist.barrier()
-    return found
+    return median
 
 
 def keep(found: Mapping[int, Sequence[float]], file: str) -> None:

@@ -49,14 +49,14 @@ def step(layers: int = 4, gather: float = 1.0, compute: float = 1.5, reshard: bo
     ``gather`` and ``compute`` are the times to gather a layer and to compute its forward pass; with
     ``reshard`` forward frees the gathered layers, so that backward gathers them again.
     """
-    made = Timeline()
+    timeline = Timeline()
     changes: list[tuple[float, int]] = []
     link = busy = 0.0
     done: list[float] = []
 
     def add_bar(lane: str, what: str, layer: int, start: float, length: float) -> float:
         """Add a bar; return its end."""
-        made.bars.append(Bar(lane, what, layer, start, start + length))
+        timeline.bars.append(Bar(lane, what, layer, start, start + length))
         return start + length
 
     for layer in range(layers):
@@ -75,7 +75,7 @@ def step(layers: int = 4, gather: float = 1.0, compute: float = 1.5, reshard: bo
         if ended is not None:  # the gradients of the layer before, after this layer's parameters
             link = add_bar(NETWORK, "scatter", layer + 1, max(link, ended), gather)
             changes.append((link, -1))
-        gathered = [b.end for b in made.bars if (b.what, b.layer) == ("gather", layer)]
+        gathered = [b.end for b in timeline.bars if (b.what, b.layer) == ("gather", layer)]
         begun = max(busy, *gathered)
         changes.append((begun, 1))  # its gradients
         busy = ended = add_bar(COMPUTE, "backward", layer, begun, 2 * compute)
@@ -85,5 +85,5 @@ def step(layers: int = 4, gather: float = 1.0, compute: float = 1.5, reshard: bo
     count = 0
     for moment, change in sorted(changes):
         count += change
-        made.whole.append((moment, count))
-    return made
+        timeline.whole.append((moment, count))
+    return timeline

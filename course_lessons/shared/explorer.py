@@ -146,9 +146,9 @@ def form() -> str:
     The environment variable ``COURSE_WIDGETS`` takes precedence if it is one of these. Otherwise it is
     ``"live"`` in a notebook that a person has opened, if ipywidgets is installed, else ``"still"``.
     """
-    asked = os.environ.get("COURSE_WIDGETS", "")
-    if asked in {"live", "frames", "still"}:
-        return asked
+    requested = os.environ.get("COURSE_WIDGETS", "")
+    if requested in {"live", "frames", "still"}:
+        return requested
     has_user = (
         "JPY_SESSION_NAME" in os.environ  # Jupyter's server: a person opened this notebook
         or "VSCODE_PID" in os.environ
@@ -167,14 +167,14 @@ def form() -> str:
 def still(explorer: Explorer) -> None:
     """Display the question with its answers, one static figure, and the explanation, collapsed."""
     guesses = " · ".join(explorer.guesses)
-    asked = f"<b>{html.escape(explorer.question)}</b><br>{html.escape(guesses)}"
-    show(Bundle(f"{explorer.question}\n{guesses}", asked))
+    question_html = f"<b>{html.escape(explorer.question)}</b><br>{html.escape(guesses)}"
+    show(Bundle(f"{explorer.question}\n{guesses}", question_html))
     present(*explorer.at(explorer.shown))
     pairs = zip(explorer.controls.values(), explorer.shown, strict=True)
-    at = " · ".join(f"{control.label}: {control.options[i][0]}" for control, i in pairs)
-    show(Bundle(at, html.escape(at)))
-    found = html.escape(explorer.found)
-    folded = _("<details><summary>What moving it shows</summary>{found}</details>").format(found=found)
+    positions_text = " · ".join(f"{control.label}: {control.options[i][0]}" for control, i in pairs)
+    show(Bundle(positions_text, html.escape(positions_text)))
+    explanation = html.escape(explorer.found)
+    folded = _("<details><summary>What moving it shows</summary>{found}</details>").format(found=explanation)
     show(Bundle(explorer.found, folded))
 
 
@@ -221,11 +221,11 @@ class Live:
 
     def _update_figure(self) -> None:
         """Show the figure for the current positions."""
-        at = self._current_positions()
-        if at not in self.drawn:
-            figure, alt = self.explorer.at(at)
-            self.drawn[at] = _img_tag(_data_url(figure), alt)
-        self.picture.value = self.drawn[at]
+        positions = self._current_positions()
+        if positions not in self.drawn:
+            figure, alt = self.explorer.at(positions)
+            self.drawn[positions] = _img_tag(_data_url(figure), alt)
+        self.picture.value = self.drawn[positions]
 
     def _on_answer_chosen(self, _change: object) -> None:
         """Enable the controls, when an answer has been chosen."""
@@ -238,9 +238,9 @@ class Live:
     def _on_control_changed(self, _change: object) -> None:
         """Redraw, and show the explanation, when a control has changed."""
         self._update_figure()
-        said = html.escape(self.guess.value or "")
+        answer = html.escape(self.guess.value or "")
         self.note.value = _("You said: {said}. {escape}").format(
-            said=said, escape=html.escape(self.explorer.found)
+            said=answer, escape=html.escape(self.explorer.found)
         )
 
 
@@ -308,9 +308,9 @@ movers.forEach(m => m.oninput = () => {{
 def page(explorer: Explorer) -> str:
     """Return the explorer as HTML that contains every figure and a script; it loads nothing from a server."""
     frames = {}
-    for at in explorer.positions():
-        figure, alt = explorer.at(at)
-        frames[",".join(map(str, at))] = [_data_url(figure, small=True), alt]
+    for positions in explorer.positions():
+        figure, alt = explorer.at(positions)
+        frames[",".join(map(str, positions))] = [_data_url(figure, small=True), alt]
     start = [control.start for control in explorer.controls.values()]
     return _PAGE.format(
         name=f"explorer-{uuid4().hex[:8]}",

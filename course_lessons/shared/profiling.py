@@ -112,10 +112,10 @@ class Counted(TorchDispatchMode):
         out = op(*args, **kwargs)
         first = next((x for x in (*args, out) if isinstance(x, torch.Tensor)), None)
         if first is not None and first.device.type == self.device.type:
-            done = cost.work(op, args, kwargs, out)
-            plain = done.unit == "tf32" and not self._tf32  # allowed, but it has no such units
-            self.flops["fp32" if plain else done.unit] += done.flops
-            self.bytes += done.bytes
+            work = cost.work(op, args, kwargs, out)
+            without_tf32 = work.unit == "tf32" and not self._tf32  # allowed, but it has no such units
+            self.flops["fp32" if without_tf32 else work.unit] += work.flops
+            self.bytes += work.bytes
         return out
 
     def seconds(self) -> tuple[float, float]:
@@ -147,10 +147,10 @@ def facts(
     less busy than it is. A CPU is host and device at once: what it computes is ``busy``.
     """
     device = torch.device(device)
-    seen = trace(work, device, calls, values)
+    recorded_trace = trace(work, device, calls, values)
     with nullcontext() if values or device.type != "sim" else NoData(), Counted(device) as counted:
         work()
-    return facts_of(seen, calls, counted, calls_counted=1)
+    return facts_of(recorded_trace, calls, counted, calls_counted=1)
 
 
 def facts_of(

@@ -50,9 +50,9 @@ class Recording:
     @cached_property
     def trace(self) -> Trace:
         """The trace of its steps, of the kind ``"published"``."""
-        seen = read(self.path).whole_steps()
-        seen.kind = "published"
-        return seen
+        whole_steps = read(self.path).whole_steps()
+        whole_steps.kind = "published"
+        return whole_steps
 
     @property
     def facts(self) -> Facts:

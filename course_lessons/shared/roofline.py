@@ -95,10 +95,10 @@ def layer(profile: Profile, dtype: str, batch: int) -> tuple[float, float, float
     if unit == "tf32" and profile.tf32_flops is None:
         unit = "fp32"
     flops = 2 * batch * WIDTH * WIDTH
-    moved = size * (2 * batch * WIDTH + WIDTH * WIDTH)
+    nbytes = size * (2 * batch * WIDTH + WIDTH * WIDTH)
     product = Product(1, batch, WIDTH, WIDTH)
-    taken = latency.seconds(Work(flops, moved, unit, "product", (product,)), profile)
-    return flops / moved, flops / taken, taken
+    seconds = latency.seconds(Work(flops, nbytes, unit, "product", (product,)), profile)
+    return flops / nbytes, flops / seconds, seconds
 
 
 def explore() -> None:
@@ -116,12 +116,12 @@ def explore() -> None:
         fig, ax = plt.subplots(figsize=(7.2, 3.8))
         fig.subplots_adjust(left=0.12, right=0.96, top=0.85, bottom=0.16)
         roof = [profile.bandwidth * 0.1, peak, peak]
-        path = [layer(profile, dtype, rows)[:2] for rows in BATCHES]
+        points = [layer(profile, dtype, rows)[:2] for rows in BATCHES]
         x, rate, __ = layer(profile, dtype, batch)
         for (xs, ys), look in (
             (([0.1, ridge, 1e4], roof), {"color": "#444444"}),
             (
-                zip(*path, strict=True),
+                zip(*points, strict=True),
                 {"color": BLUE, "marker": "o", "alpha": 0.3, "linestyle": ""},
             ),
             (([x], [rate]), {"color": ORANGE, "marker": "o", "markersize": 11}),

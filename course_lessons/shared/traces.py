@@ -165,25 +165,25 @@ def trace(
         with nullcontext() if values else NoData():
             work()
             synchronize(device)
-            with simgpu.timeline() as seen:
+            with simgpu.timeline() as recording:
                 for _ in range(calls):
                     work()
-        return Trace(seen.spans, "modelled")
+        return Trace(recording.spans, "modelled")
     work()
     synchronize(device)
-    plan = schedule(wait=0, warmup=1, active=2, repeat=1)
-    how = {"activities": supported_activities(), "schedule": plan}
-    with profile(**how, acc_events=True) as seen:  # else 2.10 warns
+    steps = schedule(wait=0, warmup=1, active=2, repeat=1)
+    options = {"activities": supported_activities(), "schedule": steps}
+    with profile(**options, acc_events=True) as recording:  # else 2.10 warns
         for _ in range(2):  # its warm-up, and the step in which every thread gets its buffers
             work()
             synchronize(device)
-            seen.step()
+            recording.step()
         for _ in range(calls):
             work()
         synchronize(device)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
-        seen.export_chrome_trace(str(path))
+        recording.export_chrome_trace(str(path))
         whole = read(path)
         whole.steps = whole.steps[-1:]
         return whole.whole_steps()

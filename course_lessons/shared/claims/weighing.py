@@ -201,27 +201,27 @@ def card(claim: Claim) -> Bundle:
         for number, what in [describe(group, claim.unit)]
     ]
     head = (_("Found"), _("Kind"), _("Where"), _("What"))
-    text, page = table(head, rows, [group[0].kind for group in places]) if rows else ("", "")
+    text, table_html = table(head, rows, [group[0].kind for group in places]) if rows else ("", "")
     title = _("Claimed: {text} ({document}, {section})").format(
         text=claim.text, document=claim.document, section=claim.section
     )
     stop = _(". ")
     verdict = f"{_(claim.word)}{stop}{claim.sentence}"
-    last = []
+    footer = []
     if len(weighed(claim)) < len(claim.points):
-        last.append(_("The verdict counts no number that is modelled or related."))
+        footer.append(_("The verdict counts no number that is modelled or related."))
     if claim.lacks_gpu:
-        last.append(_("Not measured yet: needs a GPU. {command}").format(command=claim.command))
+        footer.append(_("Not measured yet: needs a GPU. {command}").format(command=claim.command))
     if rows:
-        last.append(
+        footer.append(
             _("Each number with its source: handbook/claims_numbers.md, {short}.").format(short=claim.short)
         )
     return Bundle(
-        text="\n".join(line for line in (title, verdict, text, *last) if line),
+        text="\n".join(line for line in (title, verdict, text, *footer) if line),
         html='<div style="border:1px solid #8888;border-radius:6px;padding:.5em 1em">'
         f"<div>{html.escape(title)}</div>"
         f"<div><b>{_(claim.word)}{stop}</b>{html.escape(claim.sentence)}</div>"
-        f'{page}<div style="opacity:.8">{"<br>".join(map(html.escape, last))}</div></div>',
+        f'{table_html}<div style="opacity:.8">{"<br>".join(map(html.escape, footer))}</div></div>',
     )
 
 

@@ -75,23 +75,23 @@ def options(ranks: int, nodes: int, restarts: int) -> list[str]:
     if nodes > 1:
         rendezvous = [f"--nnodes={nodes}", "--rdzv-backend=c10d"]
         rendezvous += [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-id=course"]
-    again = [f"--max-restarts={restarts}"] if restarts else []
-    return [*rendezvous, f"--nproc-per-node={ranks // nodes}", *again]
+    restart_options = [f"--max-restarts={restarts}"] if restarts else []
+    return [*rendezvous, f"--nproc-per-node={ranks // nodes}", *restart_options]
 
 
 def environment(ranks: int, folder: str, given: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables for torchrun and its ranks; ``given`` takes precedence."""
     # Leave out what would change torchrun's options, or is from a torchrun that started this process.
-    kept = {
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("PET_", "TORCHELASTIC_")) and name != "LOGLEVEL"
     }
-    paths = [{**kept, **given}.get("PYTHONPATH", "")]
-    home = Path(__file__).resolve().parents[3]
-    if home.name not in ("site-packages", "dist-packages"):  # else Python finds it by itself
-        paths.append(str(home))
-    own = {
+    paths = [{**inherited, **given}.get("PYTHONPATH", "")]
+    project_folder = Path(__file__).resolve().parents[3]
+    if project_folder.name not in ("site-packages", "dist-packages"):  # else Python finds it by itself
+        paths.append(str(project_folder))
+    defaults = {
         "OMP_NUM_THREADS": str(max(1, usable_cores() // ranks)),
         "PYTHONUNBUFFERED": "1",
         "PYTHONIOENCODING": "utf-8",
@@ -101,10 +101,10 @@ def environment(ranks: int, folder: str, given: Mapping[str, str]) -> dict[str, 
     }
     loopback = {name for _, name in socket.if_nameindex()} & {"lo", "lo0"}
     if loopback:
-        own["GLOO_SOCKET_IFNAME"] = loopback.pop()
+        defaults["GLOO_SOCKET_IFNAME"] = loopback.pop()
     if not _has_libuv():
-        own["USE_LIBUV"] = "0"
-    return {**kept, **own, **given, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        defaults["USE_LIBUV"] = "0"
+    return {**inherited, **defaults, **given, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def _has_libuv() -> bool:

@@ -104,19 +104,19 @@ def run(
     prepare.check(script, ranks, seconds, restarts, nodes, kill)
     prepare.check_pytorch(ranks)
     say = (lambda line: None) if quiet else print
-    words = [*prepare.options(ranks, nodes, restarts), str(script), *map(str, arguments)]
+    torchrun_arguments = [*prepare.options(ranks, nodes, restarts), str(script), *map(str, arguments)]
     environment = {name: str(value) for name, value in (environment or {}).items()}
     if restarts:
         # Else gloo finds the addresses of dead ranks in the store (pytorch/pytorch#135712).
         environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **environment}
-    given = "".join(f"{name}={shlex.quote(value)} " for name, value in environment.items())
-    command = given + shlex.join(["torchrun", *words])
+    assignments = "".join(f"{name}={shlex.quote(value)} " for name, value in environment.items())
+    command = assignments + shlex.join(["torchrun", *torchrun_arguments])
     say(f"$ {command}" + (_("    # on each of {nodes} nodes").format(nodes=nodes) if nodes > 1 else ""))
 
     with tempfile.TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True) as folder:
         launch = _Launch(Path(folder), script, ranks, nodes)
         try:
-            launch.start(words, prepare.environment(ranks, folder, environment))
+            launch.start(torchrun_arguments, prepare.environment(ranks, folder, environment))
             stopped = launch.wait(seconds, kill, quiet)
             left = launch.ranks_left() if stopped else []
         except KeyboardInterrupt:
@@ -228,8 +228,10 @@ class _Launch:
         for rank in self.output.ranks:
             lines = self.output.lines(rank, self.output.attempts - 1, failed=False)
             state = _("still ran") if rank in alive else _("had ended")
-            last = _("last: {last_line}").format(last_line=lines[-1]) if lines else _("nothing")
-            report.append(_("rank {rank} {state}; it said {last}").format(rank=rank, state=state, last=last))
+            last_output = _("last: {last_line}").format(last_line=lines[-1]) if lines else _("nothing")
+            report.append(
+                _("rank {rank} {state}; it said {last}").format(rank=rank, state=state, last=last_output)
+            )
         return report
 
     def end(self) -> None:
@@ -245,18 +247,18 @@ class _Launch:
         codes = exits(self.logs, output.per_node)
         lines: dict[int, list[str]] = {rank: [] for rank in output.ranks}
         for attempt in range(output.attempts):
-            again = attempt < output.attempts - 1
-            by_rank = [output.lines(rank, attempt, failed=failed or again) for rank in lines]
+            restarted = attempt < output.attempts - 1
+            by_rank = [output.lines(rank, attempt, failed=failed or restarted) for rank in lines]
             for rank, of_attempt in enumerate(by_rank):
                 lines[rank] += of_attempt
             for line in group(by_rank):
                 say(line)
-            error = output.error(attempt, codes.get(attempt, {})) if failed or again else None
+            error = output.error(attempt, codes.get(attempt, {})) if failed or restarted else None
             if error:
                 self._show_error(say, error)
-            elif failed and not again:
+            elif failed and not restarted:
                 say(_("torchrun itself stopped: {last_line}").format(last_line=_last_line(self.logs)))
-            if again:
+            if restarted:
                 say(_("torchrun started all ranks again: attempt {attempt}.").format(attempt=attempt + 2))
         return lines, error
 
