@@ -7,7 +7,7 @@ from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import nearly
 
-from .checking import second_device
+from .checking import second
 from .feed import Feed
 
 
@@ -24,7 +24,7 @@ def _waiting(batches, step, device):
 
 
 def _check_mean_loss(answer, judge):
-    device = second_device() if simgpu.unavailable_reason() is None else torch.device("cpu")
+    device = second() if simgpu.unavailable_reason() is None else torch.device("cpu")
     if device.type == "cpu":
         print(_("Judged without the simulated device: only the value, not the time."))
     for n in (5, 8, 6):

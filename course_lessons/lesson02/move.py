@@ -10,7 +10,7 @@ from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 
-from .checking import equal, second_device
+from .checking import equal, second
 
 
 def move(batch, device):
@@ -59,7 +59,7 @@ def _batches():
 
 
 def _check_move(answer, judge):
-    device = second_device()
+    device = second()
     trips = [(batch, device) for batch in _batches()]
     if device.type != "meta":  # and back: not the best device, but the one that is named
         trips += [(move(batch, device), torch.device("cpu")) for batch in _batches()]

@@ -7,7 +7,7 @@ from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import nearly
 
-from .checking import count_copies, equal, run_once, second_device
+from .checking import count_copies, equal, run_once, second
 
 
 def normaliser(mean, std):
@@ -35,7 +35,7 @@ def _cases():
 
 
 def _check_normaliser(answer, judge):
-    device = second_device()
+    device = second()
     for mean, std, images in _cases():
         module = judge.is_a(answer(mean, std), nn.Module, _("a module"))
         right = normaliser(mean, std)(images)

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from course_language import _
 from course_utils.exercises import Exercise
 
-from .checking import equal, run_once, second_device
+from .checking import equal, run_once, second
 
 
 def tower(sizes):
@@ -27,7 +27,7 @@ def tower(sizes):
 
 
 def _check_tower(answer, judge):
-    device = second_device()
+    device = second()
     torch.manual_seed(3)
     for sizes in ([5, 4, 3], [7, 2], [6, 5, 4, 3], [4, 4, 4, 4]):
         module = judge.is_a(answer(list(sizes)), nn.Module, _("a module"))

@@ -12,7 +12,7 @@ from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference, nearly
 
-from .checking import count_copies, second_device
+from .checking import count_copies, second
 
 
 def train_step(model, optimizer, images, labels, device):
@@ -43,7 +43,7 @@ MISTAKES = known_mistakes_of(
 
 def _device():
     """Return where the steps run: the simulated device, or the CPU where there is none."""
-    device = second_device()
+    device = second()
     return torch.device("cpu") if device.type == "meta" else device
 
 

@@ -11,7 +11,7 @@ from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference, nearly
 
-from .checking import equal, run_once, second_device
+from .checking import equal, run_once, second
 
 
 def weighted_loss(counts, device):
@@ -63,7 +63,7 @@ def _loss(answer, counts, device, judge):
 
 
 def _check_weighted_loss(answer, judge):
-    device, cpu = second_device(), torch.device("cpu")
+    device, cpu = second(), torch.device("cpu")
     _WEIGHTS(lambda counts: _loss(answer, counts, cpu, judge).weight, judge)
     torch.manual_seed(3)
     for counts, target in zip(_COUNTS, (device, device, cpu, device, cpu), strict=True):

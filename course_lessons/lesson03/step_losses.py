@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 import simgpu
 from course_language import _
-from course_lessons.shared.checking import made_batches, refuse_changed_inputs
+from course_lessons.shared.checking import keeps, made_batches
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 
@@ -55,7 +55,7 @@ _LOSSES = over(step_losses, _case, len(_SIZES), _GIVES, read=_read)
 
 
 def _check_step_losses(answer, judge):
-    _WEIGHTS(refuse_changed_inputs(answer, judge, 1), judge)
+    _WEIGHTS(keeps(answer, judge, 1), judge)
     _LOSSES(answer, judge)
     device = torch.device("cpu") if simgpu.unavailable_reason() else simgpu.first()
     batches = [(x.to(device), y.to(device)) for x, y in made_batches((4, 4, 4, 4))]

@@ -11,7 +11,7 @@ from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
-from ..shared.checking import made_batches, one_thread, save_and_load
+from ..shared.checking import made_batches, one_thread, through_file
 from .runs import Run
 
 
@@ -47,7 +47,7 @@ def _check_checkpoint(answer, judge):
             seen = _("the keys {keys}").format(keys=", ".join(map(str, state)) or _("(none)"))
             judge.no(diagnosis, seen=seen, expected=", ".join(right))
         try:
-            save_and_load(state)
+            through_file(state)
         except (pickle.PickleError, AttributeError, TypeError, RuntimeError) as error:
             judge.no("not-plain", seen=str(error).splitlines()[0], expected=_("plain state"))
         for name, whole in right.items():

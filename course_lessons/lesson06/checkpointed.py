@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from course_language import _
-from course_lessons.shared.checking import LiveTensors, one_thread, relative_error
+from course_lessons.shared.checking import Alive, how_far_off, one_thread
 from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
@@ -34,11 +34,11 @@ def _check(answer, judge):
         judge.expect("output", got["output"], right["output"], alike=close)
         judge.expect(_("parameters without a gradient"), sum(g is None for g in got["gradients"]), 0)
         judge.expect(_("x.grad is None"), got["input"] is None, not wanted)
-        off = relative_error(got["gradients"], right["gradients"])
-        if off > 1e-4 or (wanted and relative_error([got["input"]], [right["input"]]) > 1e-4):
+        off = how_far_off(got["gradients"], right["gradients"])
+        if off > 1e-4 or (wanted and how_far_off([got["input"]], [right["input"]]) > 1e-4):
             late = _chain(_LATE, wanted, dropout)["gradients"]
             diagnosis = "other-dropout" if dropout else "wrong-value"
-            if relative_error(got["gradients"], late) < 1e-4:
+            if how_far_off(got["gradients"], late) < 1e-4:
                 diagnosis = "late-binding"
             seen = _("gradients {off:.0%} off").format(off=off)
             judge.no(diagnosis, seen=seen, expected=_("the same gradients"))
@@ -66,7 +66,7 @@ _LATE = edited(checkpointed, {"(block, x,": "(lambda value: block(value), x,"})
 def _chain(run, wanted, dropout, judge=None):
     """Run blocks forward and backward; return output, gradients, calls and the most activations alive."""
     torch.manual_seed(0)
-    watch, calls = LiveTensors(), []
+    watch, calls = Alive(), []
     blocks = [Block(8, 32, dropout) for _ in range(_DEPTH)]
     for block in blocks:
         block.watch = watch

@@ -4,7 +4,7 @@ import torch
 
 import simgpu
 from course_language import _
-from course_lessons.shared.checking import one_thread, refuse_changed_inputs, relative_error
+from course_lessons.shared.checking import how_far_off, keeps, one_thread
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
@@ -46,7 +46,7 @@ TOLERANCE = 0.02
 @one_thread()
 def _check(answer, judge):
     for size in (10, 13, 11, ROWS):
-        right, got = after_plain_step(size), after(refuse_changed_inputs(answer, judge, 1, 2), size)
+        right, got = after_plain_step(size), after(keeps(answer, judge, 1, 2), size)
         if size == ROWS and got.passes > MOST_PASSES:
             seen = _("{passes} passes through the first block for {rows:,} rows").format(
                 passes=got.passes, rows=ROWS
@@ -58,7 +58,7 @@ def _check(answer, judge):
             )
         judge.expect(_("dtypes of the weights"), got.dtypes, {torch.float32})
         judge.expect(_("a loss with a graph"), getattr(got.loss, "requires_grad", False), False)
-        if (off := relative_error(got.change, right.change)) > TOLERANCE:
+        if (off := how_far_off(got.change, right.change)) > TOLERANCE:
             diagnosis = "many-steps" if got.updates > 1 else _followed(got.change, size)
             seen = _("weights whose change is {off:.1%} off that of the plain step ({size:,} rows)").format(
                 off=off, size=size
@@ -99,7 +99,7 @@ def _check(answer, judge):
 def _followed(change, size):
     """Return the diagnosis of the known mistake that changes the weights alike."""
     for diagnosis, known_mistakes in FRUGAL_MISTAKES.items():
-        if any(relative_error(change, after(mistake, size).change) < TOLERANCE for mistake in known_mistakes):
+        if any(how_far_off(change, after(mistake, size).change) < TOLERANCE for mistake in known_mistakes):
             return diagnosis
     return "wrong-value"
 

@@ -8,7 +8,7 @@ import math
 import torch
 
 from course_language import _
-from course_lessons.shared.checking import fast_gc
+from course_lessons.shared.checking import quick_collection
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 
@@ -46,7 +46,7 @@ _SEARCHES = (  # the largest batch that fits, start, limit
 )
 
 
-@fast_gc()
+@quick_collection()
 def _check(answer, judge):
     for search in _SEARCHES:
         _check_search(answer, judge, *search)

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_language import _
-from course_lessons.shared.checking import LiveTensors, one_thread, relative_error
+from course_lessons.shared.checking import Alive, how_far_off, one_thread
 from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise
 
@@ -41,7 +41,7 @@ def _trained(make_optimizer, fuse=None):
     model = _network()
     parameters = list(model.parameters())
     before = [p.detach().clone() for p in parameters]
-    gradients, left, still = LiveTensors(), [], []
+    gradients, left, still = Alive(), [], []
     for p in parameters:
         if p.requires_grad:
             p.register_post_accumulate_grad_hook(lambda p: gradients.add(p.grad))
@@ -87,11 +87,11 @@ def _check_step_in_backward(answer, judge):
                     largest=largest, usual=usual
                 ),
             )
-        off = relative_error(moved, right)
+        off = how_far_off(moved, right)
         if off > 1e-4:
             forgetful = _trained(make_optimizer, _FORGETFUL)[0]
             judge.no(
-                "forgets" if relative_error(moved, forgetful) < 1e-4 else "wrong-value",
+                "forgets" if how_far_off(moved, forgetful) < 1e-4 else "wrong-value",
                 seen=_("weights whose change is {off:.0%} off after three steps").format(off=off),
                 expected=_("those of backward(), step() and zero_grad()"),
             )

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 import simgpu
 from course_language import _
 from course_lessons.shared import memory
-from course_lessons.shared.checking import one_thread, refuse_changed_inputs
+from course_lessons.shared.checking import keeps, one_thread
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -95,7 +95,7 @@ _RESULTS = ComparesToReference(
 
 @one_thread()
 def _check_train_watched(answer, judge):
-    _RESULTS(refuse_changed_inputs(answer, judge, 1), judge)
+    _RESULTS(keeps(answer, judge, 1), judge)
     if simgpu.unavailable_reason():
         print(_("Judged without the simulated device: the result, not the reads."))
         return
