@@ -95,10 +95,10 @@ def layer(profile: Profile, dtype: str, batch: int) -> tuple[float, float, float
     if unit == "tf32" and profile.tf32_flops is None:
         unit = "fp32"
     flops = 2 * batch * WIDTH * WIDTH
-    nbytes = size * (2 * batch * WIDTH + WIDTH * WIDTH)
+    moved = size * (2 * batch * WIDTH + WIDTH * WIDTH)
     product = Product(1, batch, WIDTH, WIDTH)
-    seconds = latency.seconds(Work(flops, nbytes, unit, "product", (product,)), profile)
-    return flops / nbytes, flops / seconds, seconds
+    taken = latency.seconds(Work(flops, moved, unit, "product", (product,)), profile)
+    return flops / moved, flops / taken, taken
 
 
 def explore() -> None:
