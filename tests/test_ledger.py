@@ -213,7 +213,7 @@ def test_a_wrong_bit_in_its_file_is_never_taken_for_a_measurement(world, capsys)
         path.write_bytes(data)
         ledger = world.ledger()
         ledger.resume()
-        for rung in ledger._earlier.values():
+        for rung in ledger._resumed_rungs.values():
             assert rung.speed_up.median == lost.rungs[0].speed_up.median
     assert capsys.readouterr().out.count("this climb begins anew") > 590
 
@@ -274,9 +274,9 @@ def test_the_newest_climb_is_taken_up_or_the_one_that_is_named(world, capsys):
         os.utime(path, (number, number))
     ledger = world.ledger()
     ledger.resume()
-    assert list(ledger._earlier) == ["b"]
+    assert list(ledger._resumed_rungs) == ["b"]
     ledger.resume(sorted(world.folder.iterdir())[0])
-    assert list(ledger._earlier) == ["a"]
+    assert list(ledger._resumed_rungs) == ["a"]
 
 
 def test_a_climb_of_another_kind_is_not_taken_up(world, capsys):
@@ -284,7 +284,7 @@ def test_a_climb_of_another_kind_is_not_taken_up(world, capsys):
     ledger = world.ledger()
     ledger.resume()
     assert "not the same parts of the first loop" in capsys.readouterr().out
-    assert not ledger._earlier and ledger.base is None
+    assert not ledger._resumed_rungs and ledger.base is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"rungs": [{}]}', '{"rungs": [1]}'])

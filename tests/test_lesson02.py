@@ -108,7 +108,7 @@ def test_the_bars_say_what_the_text_says(lab):
 
 
 def test_the_records_are_found_in_the_chinese_edition_too():
-    code = "from course_lessons.lesson02 import drawings; print(*drawings._recorded_copies(64))"
+    code = "from course_lessons.lesson02 import drawings; print(*drawings._recorded_host_to_device(64))"
     environment = {**os.environ, "COURSE_LANGUAGE": "zh"}
     run = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True

@@ -591,7 +591,7 @@ def test_the_shipped_snapshot_is_small_readable_and_of_no_one_machine(capsys):
     names = {f["filename"] for t in snapshots.load()["device_traces"] for e in t for f in e["frames"]}
     assert not [name for name in names if name.startswith(("/", "\\")) or ":" in name]
     snapshots.draw(snapshots.load())
-    assert len(snapshots._starts(snapshots.allocations(snapshots.load()), "forward")) == 3
+    assert len(snapshots._step_starts(snapshots.allocations(snapshots.load()), "forward")) == 3
     said = capsys.readouterr().out
     assert "other line" not in said, "too thin to be seen"
     for function in ("prepare", "forward", "backward", "update"):
@@ -646,8 +646,8 @@ def test_the_programs_own_line_is_no_librarys(library):
     theirs = {"filename": library, "line": 288, "name": "einsum"}
     own = {"filename": "/home/me/train.py", "line": 12, "name": "update"}
     outer = {"filename": "/home/me/main.py", "line": 99, "name": "<module>"}
-    assert snapshots._own_line([inner, theirs, own, outer])[0] == "train.py, line 12: update"
-    assert snapshots._own_line([inner, theirs, own, outer])[1] == "update"
+    assert snapshots._program_line([inner, theirs, own, outer])[0] == "train.py, line 12: update"
+    assert snapshots._program_line([inner, theirs, own, outer])[1] == "update"
     name = library.replace("\\", "/").rpartition("/")[2]
-    assert snapshots._own_line([inner, theirs]) == (f"{name}, line 288: einsum", "einsum")
-    assert snapshots._own_line([inner]) == ("PyTorch", "")
+    assert snapshots._program_line([inner, theirs]) == (f"{name}, line 288: einsum", "einsum")
+    assert snapshots._program_line([inner]) == ("PyTorch", "")

@@ -20,7 +20,7 @@ import simgpu
 from course_lessons.lesson07 import detective, drawings, graphs, loops, sizes
 from course_lessons.lesson07 import mend_d as in_mend_d
 from course_lessons.lesson07 import mend_e as in_mend_e
-from course_lessons.lesson07.checking import _on_cpu, faulty_run, reference_run
+from course_lessons.lesson07.checking import _cpu_run, faulty_run, reference_run
 from course_lessons.lesson07.drawings import timelines
 from course_lessons.lesson07.loader import Loader
 from course_lessons.lesson07.mend_f import mend_f
@@ -139,10 +139,10 @@ def no_sim(monkeypatch):
     monkeypatch.setattr(
         simgpu, "unavailable_reason", lambda: "This PyTorch cannot have the simulated device."
     )
-    for cached in (reference_run, faulty_run, _on_cpu):
+    for cached in (reference_run, faulty_run, _cpu_run):
         cached.cache_clear()
     yield
-    _on_cpu.cache_clear()
+    _cpu_run.cache_clear()
 
 
 @pytest.mark.slow

@@ -114,7 +114,7 @@ def test_the_best_rate_is_that_of_the_unit_that_is_named(monkeypatch, unit, prec
 
     monkeypatch.setattr(profiling, "measure", measure)
     before = torch.get_float32_matmul_precision()
-    assert profiling._flops.__wrapped__(torch.device("cpu"), unit, 1) == 2 * 512**3
+    assert profiling._measured_best_flops.__wrapped__(torch.device("cpu"), unit, 1) == 2 * 512**3
     assert seen == [precision] and torch.get_float32_matmul_precision() == before
 
 
@@ -127,7 +127,7 @@ def test_the_best_rates_of_a_cpu_belong_to_its_number_of_threads(monkeypatch):
 
     monkeypatch.setattr(profiling, "measure", measure)
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads[0])
-    for name in ("_flops", "_bytes"):
+    for name in ("_measured_best_flops", "_measured_copy_rate"):
         uncached = functools.cache(getattr(profiling, name).__wrapped__)
         monkeypatch.setattr(profiling, name, uncached)
     for rate in (profiling.best_flops, profiling.best_bytes):

@@ -171,7 +171,7 @@ def test_a_recording_that_is_not_there_is_refused():
 
 def test_what_can_be_traced(sim, monkeypatch):
     seen = {"cuda:1": True, "cuda:0": False}
-    monkeypatch.setattr(traces, "_is_seen", seen.get)
+    monkeypatch.setattr(traces, "_profiler_records", seen.get)
     assert traces.tracing_device("cpu") == sim
     assert traces.tracing_device("cuda:1") == torch.device("cuda:1")
     assert traces.tracing_device("cuda:0") == sim  # without CUPTI the profiler is blind there

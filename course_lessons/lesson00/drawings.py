@@ -1,4 +1,4 @@
-"""Drawings of lesson 00: the way from your code to a GPU's result."""
+"""Drawings of lesson 00: the requirements between your code and a GPU's result."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from course_utils.plots import GREEN, ORANGE, present
 
 
 def five_doors(report: Any) -> None:
-    """Draw the doors of a `course_utils.doctor` report, and how far an arrow gets through them.
+    """Draw the five requirements ("doors") of a `course_utils.doctor` report, and how far an arrow gets.
 
-    The fifth, native bf16, decides only how fast one format is: the arrow ends before it.
+    The arrow ends at the first shut door. The fifth, native bfloat16, affects only the speed of one format:
+    the arrow ends before it.
 
     Parameters
     ----------

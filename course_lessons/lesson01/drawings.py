@@ -1,4 +1,4 @@
-"""Drawings of lesson 01: two processors, their rates, and the roofline between them."""
+"""Drawings of lesson 01: CPU and GPU compared, their rates, and the roofline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from simgpu.profiles import load as load_profile
 
 
 def two_processors() -> None:
-    """Draw a CPU and a GPU as chips, and their two ways of delivering parcels."""
+    """Draw a CPU and a GPU as chips, and delivery times of a motorbike and a train as an analogy."""
     fig, (chips, trips) = plt.subplots(1, 2, figsize=(8.6, 3.6), layout="constrained", width_ratios=(1.35, 1))
     for x, title in ((0, _("CPU: a few strong cores")), (11, _("GPU: thousands of simple ones"))):
         chips.add_patch(Rectangle((x, 0), 10, 8, facecolor="white", edgecolor="#444444"))
@@ -64,7 +64,9 @@ def two_processors() -> None:
 
 
 def two_clocks() -> None:
-    """Draw a host that launches a product and goes on, and two moments to read the clock."""
+    """Draw when a host launches a matrix product, and when the clock is read with and without
+    synchronisation.
+    """
     fig, ax = plt.subplots(figsize=(7.6, 2.3), layout="constrained")
     for y, start, length, words, colour in (
         (1, 0.6, 0.9, _("launch"), BLUE),
@@ -92,14 +94,14 @@ def two_clocks() -> None:
 
 
 def peaks(flops: float, bytes_per_second: float) -> None:
-    """Show a table of this CPU's measured rates above the published peaks of the course's GPUs.
+    """Show a table of this CPU's measured rates and the published peaks of the course's GPUs.
 
     Parameters
     ----------
     flops
         The CPU's measured float32 matrix product, in FLOP/s.
     bytes_per_second
-        The CPU's measured copy, in bytes read and written a second.
+        The CPU's measured copy, in bytes read and written per second.
     """
     head = (
         _("Processor"),
@@ -119,17 +121,17 @@ def peaks(flops: float, bytes_per_second: float) -> None:
 
 
 def race(sizes: Sequence[int], times: Mapping[str, Sequence[Measurement]]) -> None:
-    """Draw the time of a square float32 matrix product against its size, and the speed-up.
+    """Draw the time of a square float32 matrix product against its size, and the speed-up over the CPU.
 
-    Recorded accelerators join the devices that were timed. Where there is neither, a T4 is modelled
+    Recorded accelerators are added to the devices that were timed. If there are neither, a T4 is modelled
     from its published figures.
 
     Parameters
     ----------
     sizes
-        The sizes, rising.
+        The sizes n of n × n products, in increasing order.
     times
-        For each device, such as ``"cpu"``, one measurement a size, measured or modelled.
+        For each device, such as ``"cpu"``, one measurement for each size, measured or modelled.
     """
     fig, (left, right) = plt.subplots(1, 2, figsize=(9.2, 3.8), layout="constrained")
     drawn = {}
@@ -163,7 +165,7 @@ def race(sizes: Sequence[int], times: Mapping[str, Sequence[Measurement]]) -> No
 
 
 def overhead(counts: Sequence[int], calls: Sequence[Measurement]) -> None:
-    """Draw the time of one call of ``x.add_(1)`` against how many numbers ``x`` has."""
+    """Draw the time of one call of ``x.add_(1)`` against the number of elements of ``x``."""
     name = f"x.add_(1), {calls[0].device}"
     curves(
         {name: (counts, [1e6 * call.median for call in calls])},
@@ -176,6 +178,7 @@ def overhead(counts: Sequence[int], calls: Sequence[Measurement]) -> None:
 
 
 def _recorded_races(sizes: Sequence[int]) -> dict[tuple[str, str], tuple[list[int], list[float]]]:
+    """Return sizes and median seconds of products recorded on accelerators, by (machine, ``"recorded"``)."""
     races: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
     for size in sizes:
         for m in recorded("matmul", size=size):
@@ -187,7 +190,7 @@ def _recorded_races(sizes: Sequence[int]) -> dict[tuple[str, str], tuple[list[in
 
 
 def _modelled_race(sizes: Sequence[int]) -> list[float]:
-    """Return how long a T4 takes for each product, the host's way to its launch included."""
+    """Return the modelled seconds of each product on a T4, launch overhead included."""
     t4 = load_profile("T4")
     products = [Work(2 * n**3, 12 * n**2, "fp32", _("product"), (Product(1, n, n, n),)) for n in sizes]
     return [between_events(work_seconds(product, t4), t4, library=True) for product in products]

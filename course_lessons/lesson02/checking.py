@@ -1,4 +1,4 @@
-"""Shared by the checks of this lesson."""
+"""Helpers for the checks of lesson 02."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simgpu.counters import Counters
 
 
 def second() -> torch.device:
-    """Return a device other than the CPU: the simulated one, or ``meta`` where there is none."""
+    """Return a device other than the CPU: the simulated one, or ``meta`` if there is none (then say so)."""
     if simgpu.unavailable_reason() is not None:
         print(_("Judged without the simulated device: values on the CPU, places on the meta device."))
         return torch.device("meta")
@@ -23,7 +23,7 @@ def second() -> torch.device:
 
 
 def equal(got: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Whether two tensors agree; on the meta device only their shapes and dtypes can."""
+    """Return whether two tensors agree in shape, dtype and, except on the meta device, values."""
     if got.shape != expected.shape or got.dtype != expected.dtype:
         return False
     if got.device.type == "meta":
@@ -32,12 +32,16 @@ def equal(got: torch.Tensor, expected: torch.Tensor) -> bool:
 
 
 def count_copies() -> AbstractContextManager[Counters]:
-    """Count copies between host and device; nothing is counted without the simulated device."""
+    """Return a context manager that counts copies between host and device, if there is a simulated one."""
     return simgpu.count() if simgpu.unavailable_reason() is None else nullcontext(Counters())
 
 
 def run_once(module: Callable[..., Any], x: torch.Tensor, diagnosis: str, judge: Judge) -> torch.Tensor:
-    """Run a module; refuse an operation on two devices, unless the module moved ``x`` to the host itself."""
+    """Run a module and return its result; if an operation fails because of two devices, refuse with
+    ``diagnosis``.
+
+    If the module itself copied to the host, the diagnosis is ``"wrong-value"``.
+    """
     with count_copies() as counted:
         try:
             got = module(x)

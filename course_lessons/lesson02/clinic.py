@@ -1,4 +1,4 @@
-"""Errors about places, raised on purpose."""
+"""Device mismatches, raised on purpose."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from course_utils import expect_error
 
 PLACES = "same device|should be the same|is on CPU|Placeholder"
-"""What CUDA, MPS and the simulated device say where tensors lie apart."""
+"""Pattern of the messages of CUDA, MPS and the simulated device if tensors are on different devices."""
 
 
 def misplaced(
     device: torch.device, kind: type[BaseException] = RuntimeError, match: str = PLACES
 ) -> AbstractContextManager[Any]:
-    """Expect an error about places; on a CPU alone nothing lies apart, and nothing is expected."""
+    """Return a context manager that expects a device mismatch error, or nothing on the CPU."""
     return nullcontext() if device.type == "cpu" else expect_error(kind, match)

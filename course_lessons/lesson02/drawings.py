@@ -1,4 +1,4 @@
-"""Drawings of lesson 02: two memories, and the way between them."""
+"""Drawings of lesson 02: host and device memory, and copies between them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def two_memories() -> None:
 
 
 def what_moves() -> None:
-    """Draw what a module's ``.to`` finds, and what it passes by."""
+    """Draw a table of what a module's ``.to`` moves, ``state_dict`` saves and the optimizer trains."""
     rows = (
         ("nn.Parameter", "self.weight = nn.Parameter(...)", "yes", "yes", "yes"),
         (_("buffer"), "self.mean = nn.Buffer(...)", "yes", "yes", _("no")),
@@ -88,7 +88,7 @@ def what_moves() -> None:
 
 
 def pinned_route() -> None:
-    """Draw the way to the device from pageable and from pinned memory."""
+    """Draw the copies from pageable and from pinned memory to the device."""
     fig, ax = plt.subplots(figsize=(7.8, 2.6), layout="constrained")
     boxes = (
         (0.0, 1.5, 2.2, _("pageable tensor"), BLUE, 0.3),
@@ -123,7 +123,7 @@ def pinned_route() -> None:
 
 _SOURCES = {"pageable": 0, "pinned": 1, "pinned on the spot": 2}
 _QUANTITIES = {"time": 0, "time until the call returns": 1}
-"""Names in records of the experiment ``host_to_device``: keys, because those are not translated."""
+"""Names in records of the experiment ``host_to_device``; dict keys, because keys are not translated."""
 
 
 def transfer_chart(
@@ -131,18 +131,18 @@ def transfer_chart(
     megabytes: int,
     device: torch.device,
 ) -> None:
-    """Draw the time of a copy to a device, by the source and the way of calling, and below what was recorded.
+    """Draw the times of a copy to a device by source and kind of call, and recorded times of other machines.
 
     Parameters
     ----------
     times
-        For each source, and for each way of calling, the times of all trials in seconds: the sources and
-        the ways in the order of the records. Where all are empty, no picture: this machine has nothing to
-        copy to, and a sentence says so.
+        For each source, and for each kind of call, the times of all trials in seconds, in the order of the
+        records (see `_recorded_host_to_device`). If all are empty, because this machine has no device to
+        copy to, a sentence is printed instead.
     megabytes
-        How much was copied, in MiB.
+        The size of the copy, in MiB.
     device
-        The device copied to: times of the simulated one are modelled, others measured.
+        The target device: times of the simulated one are modelled, others measured.
     """
     kind = kind_of(device)
     if not any(trials for ways in times.values() for trials in ways.values()):
@@ -160,14 +160,14 @@ def transfer_chart(
     panels = [(machine, kind, quartiles)]
     panels += [
         (name, "recorded", dict(zip(times, rows, strict=True)))
-        for name, rows in _recorded_copies(megabytes).items()
+        for name, rows in _recorded_host_to_device(megabytes).items()
     ]
     fig, axes = plt.subplots(
         len(panels), figsize=(8.4, 3.4 * len(panels)), layout="constrained", squeeze=False
     )
     ways = list(next(iter(times.values())))
     texts = [
-        _panel(
+        _draw_panel(
             ax,
             ways,
             rows,
@@ -181,8 +181,13 @@ def transfer_chart(
     present(fig, _("Time of a copy. {texts}").format(texts=" ".join(texts)))
 
 
-def _recorded_copies(megabytes: int) -> dict[str, list[list[tuple[float, float, float]]]]:
-    """Return for each machine, and of each source each way, the recorded median and quartiles."""
+def _recorded_host_to_device(megabytes: int) -> dict[str, list[list[tuple[float, float, float]]]]:
+    """Return recorded times of host-to-device copies for each machine, as rows by source, columns by call.
+
+    Each entry is (median, first quartile, third quartile) in seconds. Rows: pageable, pinned, pinned on the
+    spot. Columns: blocking, until the data have arrived; non-blocking, until the call returns; non-blocking,
+    until the data have arrived. Machines that lack a measurement are left out.
+    """
     arrived, returned = _QUANTITIES
     ways = ((False, arrived), (True, returned), (True, arrived))
     records = {
@@ -200,13 +205,13 @@ def _recorded_copies(megabytes: int) -> dict[str, list[list[tuple[float, float, 
     return machines
 
 
-def _panel(
+def _draw_panel(
     ax: Axes,
     ways: Sequence[str],
     rows: Mapping[str, Sequence[tuple[float, float, float]]],
     title: str,
 ) -> str:
-    """Draw one machine's bars, a colour for each source; return the panel's alternative text."""
+    """Draw one machine's bars, a colour for each source; return the alternative text."""
     width, texts = 0.8 / len(rows), []
     longest = max(q3 for row in rows.values() for *_, q3 in row)
     for i, (source, row) in enumerate(rows.items()):
@@ -239,7 +244,7 @@ def _panel(
 
 
 def first_and_last(lines: Mapping[str, Timeline]) -> None:
-    """Print the modelled time of each timeline, and draw the first and the last to one scale."""
+    """Print the modelled time of each timeline, and draw the first and the last on the same time axis."""
     for title, line in lines.items():
         print(_("{title:40} {seconds} (modelled)").format(title=title, seconds=seconds(line.seconds)))
     first, *__, last = lines
@@ -248,7 +253,7 @@ def first_and_last(lines: Mapping[str, Timeline]) -> None:
 
 
 def all_lines(lines: Mapping[str, Timeline]) -> None:
-    """Draw timelines to one scale, each with its modelled time and its races."""
+    """Draw timelines on the same time axis, each with its modelled time and its number of data races."""
     longest = max(line.seconds for line in lines.values())
     for title, line in lines.items():
         races = _(", {n_races} races").format(n_races=len(line.races)) if line.races else ""

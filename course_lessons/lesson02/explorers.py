@@ -1,4 +1,4 @@
-"""What can be moved in lesson 02."""
+"""Explorers (interactive figures) of lesson 02."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from simgpu.nodata import NoData
 from simgpu.timeline import Timeline
 
 ROWS, LOADING = 2048, 0.4e-3
-"""Images of a batch, and the seconds that the host takes to load one."""
+"""Images in a batch, and the seconds that the host takes to load a batch."""
 
 
 @worker.run_in_worker
 def loop(pinned: bool, non_blocking: bool, read_each: bool, second_stream: bool) -> Timeline:
-    """Return the modelled timeline of four batches on a simulated T4 of its own.
+    """Run four batches on a temporary simulated T4; return the modelled timeline.
 
     Parameters
     ----------
     pinned
-        Whether the batches lie in pinned memory.
+        Whether the batches are in pinned memory.
     non_blocking
-        Whether the host goes on before a copy is done.
+        Whether the copies are made with ``non_blocking=True``.
     read_each
-        Whether the loss is read after each step, and not once at the end.
+        Whether ``.item()`` is called after each step, and not only at the end.
     second_stream
-        Whether batches are copied on a stream of their own, one ahead of the step.
+        Whether batches are copied on a stream of their own.
     """
     with temporary_device("1 GiB") as device, torch.random.fork_rng(devices=[]), NoData():
         module = torch.get_device_module(device)
@@ -43,6 +43,7 @@ def loop(pinned: bool, non_blocking: bool, read_each: bool, second_stream: bool)
         computing = module.current_stream(device)
 
         def fetch() -> torch.Tensor:
+            """Load a batch and copy it to the device."""
             simgpu.host_work(LOADING, "load a batch")
             with module.stream(copying):
                 batch = images.to(device, non_blocking=non_blocking)
@@ -61,10 +62,11 @@ def loop(pinned: bool, non_blocking: bool, read_each: bool, second_stream: bool)
 
 
 def overlap() -> None:
-    """Let the learner switch pinning, non_blocking, reading and a second stream, and see who waits."""
+    """Display an explorer: who waits, by pinning, non_blocking, reading the loss and a second stream."""
     until, best = loop(False, False, True, False).seconds, loop(True, True, False, True).seconds
 
     def draw(**switches: bool) -> tuple[Figure, str]:
+        """Return the timeline's figure and its alternative text."""
         line = loop(**switches)
         figure = line.plot(
             _("Four batches: {seconds}").format(seconds=seconds(line.seconds)), until=1.05 * until

@@ -1,4 +1,4 @@
-"""Copies between the host and a device, and how long they take the host."""
+"""Copies between host and device, and how long they take on the host's clock."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from course_utils.timing import host_clock
 
 
 def pin(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a copy in pinned memory; the tensor itself where the device is the CPU."""
+    """Return a copy of a tensor in pinned memory; for the CPU as the device, return the tensor itself."""
     return tensor if device.type == "cpu" else tensor.pin_memory()
 
 
 def journey(copy: Callable[[], object], device: torch.device, n: int = 9) -> tuple[list[float], list[float]]:
-    """Time a copy twice over: until the call returns, and until the data are there.
+    """Time a copy repeatedly, by the host's clock: until the call returns, and until the data have arrived.
 
     Parameters
     ----------
     copy
-        Makes the copy.
+        A function that copies and returns the copy.
     device
-        Where the data come from or go to. A simulated one has its own clock, and one trial is enough
-        for it; with the CPU there is nothing to time, and both lists are empty.
+        The device that the data are copied from or to. A simulated one is timed once, by its virtual
+        clock. For the CPU both lists are empty.
     n
-        How often to time it.
+        The number of trials.
 
     Returns
     -------
     returned, arrived
-        The host's seconds, one a trial.
+        Lists of seconds, one for each trial.
     """
     simulated, accelerator = device.type == "sim", torch.get_device_module(device)
     returned, arrived = [], []
@@ -38,9 +38,9 @@ def journey(copy: Callable[[], object], device: torch.device, n: int = 9) -> tup
     for _ in range(0 if device.type == "cpu" else 1 if simulated else n):
         accelerator.synchronize()
         start = now()
-        kept = copy()  # held until the data are there
+        copied = copy()  # held until the data are there
         returned.append(now() - start)
         accelerator.synchronize()
         arrived.append(now() - start)
-        del kept
+        del copied
     return returned, arrived

@@ -1,4 +1,4 @@
-"""Shared by the checks of this lesson."""
+"""Helpers for the checks of lesson 03."""
 
 from __future__ import annotations
 
@@ -16,48 +16,56 @@ from course_utils.exercises.forms import ComparesToReference, nearly
 
 
 def small_model(*, norm: bool = True, dropout: float = 0.0) -> nn.Sequential:
-    """A small classifier with fixed weights: 6 features, 3 classes."""
+    """Return a classifier, 6 features to 3 classes, with fixed weights; batch norm and dropout are
+    optional.
+    """
     torch.manual_seed(0)
     middle = [nn.BatchNorm1d(8)] if norm else []
     return nn.Sequential(nn.Linear(6, 8), *middle, nn.ReLU(), nn.Dropout(dropout), nn.Linear(8, 3))
 
 
 def sgd(model: nn.Module) -> torch.optim.SGD:
-    """Return SGD that counts steps in ``steps``, and training passes in eval mode in ``in_eval``."""
+    """Return SGD with momentum that counts, in its attribute ``steps``, its steps, and in ``in_eval`` forward
+    passes with gradients in eval mode.
+    """
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     optimizer.steps = optimizer.in_eval = 0
-    optimizer.register_step_pre_hook(_count)
+    optimizer.register_step_pre_hook(_count_step)
 
     def note(model: nn.Module, _: object, out: torch.Tensor) -> None:
+        """Count a forward pass with gradients in eval mode."""
         optimizer.in_eval += out.requires_grad and not model.training
 
     model.register_forward_hook(note)
     return optimizer
 
 
-def _count(optimizer: Any, *_: Any) -> None:
+def _count_step(optimizer: Any, *_: Any) -> None:
+    """A step hook: count the step in ``optimizer.steps``."""
     optimizer.steps += 1
 
 
 def over(
     reference: Any, case: Any, n: int, known_mistakes: Mapping[str, Any], **more: Any
 ) -> ComparesToReference:
-    """Return `ComparesToReference` over `n` trainings or evaluations; `case(i)` makes the i-th."""
+    """Return `ComparesToReference` over ``n`` trainings or evaluations; ``case(i)`` returns the i-th case."""
     more = {"alike": nearly(1e-4, 1e-5), "situation": _situation, **more}
     return ComparesToReference(reference, lambda: [case(i) for i in range(n)], known_mistakes, **more)
 
 
 def weights_after(reference: Any, case: Any, n: int, known_mistakes: Any) -> ComparesToReference:
-    """Return a check of an answer's steps, and of the weights and the learning rate after them.
+    """Return a check that compares steps, and weights and learning rate after them, with the reference's.
 
-    A case holds a model, batches, an optimiser, and more.
+    ``case(i)`` returns a case: model, batches, optimizer, and possibly more.
     """
 
     def look(_: object, model: nn.Module, batches: Batches, optimizer: Any, *more: Any) -> Any:
+        """Return what is compared after a call: steps, weights, learning rate, batches in eval mode."""
         weights = [p.detach().clone() for p in model.parameters()]
         return optimizer.steps, weights, optimizer.param_groups[0]["lr"], optimizer.in_eval
 
     def shown(value: Any) -> str:
+        """Return it as text for the learner."""
         steps, weights, rate, in_eval = value
         mode = _(", {in_eval} batches in eval mode").format(in_eval=in_eval) if in_eval else ""
         return ngettext(
@@ -70,10 +78,11 @@ def weights_after(reference: Any, case: Any, n: int, known_mistakes: Any) -> Com
 
 
 def _situation(__: object, batches: Batches, *more: Any) -> str:
+    """Describe a case for the learner."""
     k = f", k = {more[1]}" if len(more) > 1 else ""
     return _("batches of {batches}{k}").format(batches=", ".join(str(len(y)) for _, y in batches), k=k)
 
 
 def python_float(judge: Judge, got: object) -> float:
-    """Return a Python float, or a number of NumPy's; refuse the rest."""
+    """Return a number as a float if it is Python's or NumPy's; refuse everything else."""
     return float(judge.is_a(got, (float, np.floating), _("a Python float")))

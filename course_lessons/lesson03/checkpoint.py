@@ -1,4 +1,4 @@
-"""What a checkpoint needs beside the idea: the generators of a device."""
+"""The random number generators whose state a checkpoint needs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import torch
 def generators(
     device: torch.device | str,
 ) -> dict[str, tuple[Callable[[], Any], Callable[[Any], None]]]:
-    """Return for each source of random numbers how to read its state and how to set it.
+    """Return the functions that get and set the state of each random number generator.
+
+    The keys are ``"torch"`` (the CPU's), ``"python"`` and, for an accelerator, the device's type.
 
     Parameters
     ----------
     device
-        Where the training runs: an accelerator has a generator of its own.
+        The device of the training: an accelerator has a generator of its own.
     """
     sources: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
         "torch": (torch.get_rng_state, torch.set_rng_state),

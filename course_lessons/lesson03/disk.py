@@ -1,4 +1,4 @@
-"""Record what an answer does to the disk while it saves, and kill it there."""
+"""Records the file operations of an answer that saves a checkpoint, and simulates a crash during them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _SYNC_FLAGS = getattr(os, "O_SYNC", 0) | getattr(os, "O_DSYNC", 0)
 
 
 class Crash(Exception):
-    """The power cut that the check simulates."""
+    """Raised to simulate a power cut."""
 
 
 class Bomb:
-    """An object that crashes the program while it is pickled."""
+    """An object that crashes the program when it is pickled."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch = watch
@@ -33,16 +33,16 @@ class Bomb:
 
 
 class Watch:
-    """Records syncs and renames beside a checkpoint, and crashes before a rename where ``crash`` is set.
+    """Records syncs and renames in a checkpoint's folder; with ``crash``, raises `Crash` before a rename.
 
     Attributes
     ----------
     renames
-        For each rename, the file that was renamed, and the value in the checkpoint just before.
+        For each rename, the source file, and the value in the checkpoint (see `value_in`) just before.
     synced
-        The values in the files that are synced, at each sync before the first rename.
+        For each sync before the first rename, the values in the synced files, by name.
     sync_call
-        The last of these syncs.
+        The function or flag of the last of these syncs.
     """
 
     def __init__(self, path: Path, crash: bool = False) -> None:
@@ -50,21 +50,25 @@ class Watch:
         self.renames: list[tuple[Path, object]] = []
         self.synced: list[dict[str, object]] = []
         self.sync_call = ""
-        self._write_through: set[int] = set()  # inodes of files whose writes wait for the disk
+        self._write_through: set[int] = set()  # inodes of files opened with O_SYNC or O_DSYNC
         self._files_at_kill: dict[Path, bytes] = {}
         self._open, self._replace = os.open, os.replace
 
     def open(self, file: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+        """Replace ``os.open``: remember files opened for synchronous writes."""
         fd = self._open(file, flags, *args, **kwargs)
         if flags & _SYNC_FLAGS:
             self._write_through.add(os.fstat(fd).st_ino)
         return fd
 
-    def _recording(self, call: str) -> Callable[..., None]:
-        """Return a replacement of ``os.fsync``, ``os.fdatasync`` or ``os.sync`` that records."""
+    def _recording_sync(self, call: str) -> Callable[..., None]:
+        """Return a replacement for ``os.fsync``, ``os.fdatasync`` or ``os.sync`` that records synced
+        files.
+        """
         original = getattr(os, call)
 
         def sync(*fd: Any, **kwargs: Any) -> None:
+            """Sync, and record the values in the synced files."""
             if call != "sync":  # which would wait for everything on this machine
                 original(*fd, **kwargs)
             files = [p for p in self.path.parent.iterdir() if p != self.path]
@@ -78,15 +82,17 @@ class Watch:
         return sync
 
     def kill(self, message: str) -> NoReturn:
+        """Raise `Crash`; keep the files' content as of now for `undo`."""
         self._files_at_kill = {p: p.read_bytes() for p in self.path.parent.iterdir() if p.is_file()}
         raise Crash(message)
 
     def undo(self) -> None:
-        """Restore the files as they were at the kill: a killed process runs no ``except`` and ``finally``."""
+        """Restore the files as they were at the crash: a killed process runs no ``except`` or ``finally``."""
         for file, content in self._files_at_kill.items():
             file.write_bytes(content)
 
     def replace(self, src: Any, dst: Any, **kwargs: Any) -> None:
+        """Replace ``os.replace`` and ``os.rename``: record the rename, and crash before it if asked to."""
         value = value_in(self.path) if self.path.exists() else GONE
         source, target = (Path(os.fsdecode(name)).resolve() for name in (src, dst))
         if not self.renames and source.exists() and source.stat().st_ino in self._write_through:
@@ -100,12 +106,14 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[Watch]:
+        """Patch the functions of ``os`` and ``Path`` in the block; yield self."""
+
         def path_replace(path: Path, target: Any) -> Path:  # Python 3.10's does not call os.replace
             self.replace(path, target)
             return type(path)(target)
 
         with (
-            mock.patch.multiple(os, **{call: self._recording(call) for call in _SYNCS}),
+            mock.patch.multiple(os, **{call: self._recording_sync(call) for call in _SYNCS}),
             mock.patch.multiple(os, open=self.open, replace=self.replace, rename=self.replace),
             mock.patch.multiple(Path, replace=path_replace, rename=path_replace),
         ):
@@ -113,7 +121,7 @@ class Watch:
 
 
 def value_in(path: Path) -> object:
-    """Return the number in a saved state; None where the file cannot be read, or holds less."""
+    """Return the value in a state that `saved` made; None if the file cannot be read or is incomplete."""
     try:
         state = torch.load(path, weights_only=True)
         return state["value"] if torch.equal(state["weights"], saved(0)["weights"]) else None
@@ -122,5 +130,5 @@ def value_in(path: Path) -> object:
 
 
 def saved(value: int) -> dict[str, Any]:
-    """Return a state that holds a number."""
+    """Return a state to save that contains a value."""
     return {"value": value, "weights": torch.arange(100.0)}

@@ -18,12 +18,12 @@ _LOOKS = {
 
 
 def loading_times(measurements: Sequence[Measurement]) -> None:
-    """Draw measured and modelled times as dots with their quartiles; logarithmic over a decade.
+    """Draw measured and modelled times as dots with quartiles; logarithmic if they differ tenfold.
 
     Parameters
     ----------
     measurements
-        One a row, from top to bottom.
+        One for each row, from top to bottom.
     """
     fig, ax = plt.subplots(figsize=(7.2, 0.65 * len(measurements) + 1), layout="constrained")
     names = [
@@ -31,9 +31,9 @@ def loading_times(measurements: Sequence[Measurement]) -> None:
         for m in measurements
     ]
     for i, m in enumerate(measurements):
-        look = _LOOKS["modelled" if m.kind == "modelled" else "measured"]
+        style = _LOOKS["modelled" if m.kind == "modelled" else "measured"]
         spread = [[1e3 * (m.median - m.q1)], [1e3 * (m.q3 - m.median)]]
-        ax.errorbar(1e3 * m.median, i, xerr=spread, markersize=9, capsize=3, **look)
+        ax.errorbar(1e3 * m.median, i, xerr=spread, markersize=9, capsize=3, **style)
         ax.text(1e3 * m.q3, i, f"   {seconds(m.median)}", va="center")
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(-0.5, len(names) - 0.5)
@@ -56,7 +56,7 @@ def loading_times(measurements: Sequence[Measurement]) -> None:
 
 
 def first_digits(images: torch.Tensor, labels: torch.Tensor) -> None:
-    """Draw the first sixteen images, each under its label.
+    """Draw the first sixteen images, each below its label.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Count how often a program reads values out of tensors: on a GPU each read waits for the device."""
+"""Counts how often a program reads values out of tensors: on a GPU each read waits for the device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONVERSIONS = {"tensor", "as_tensor", "asarray", "new_tensor"}
 
 
 def _reads_of_call(name: str, args: Any, kwargs: Any) -> int:
-    """Return how many values a call reads; a conversion reads each tensor in a list by itself."""
+    """Return how many reads a call makes; a conversion reads each tensor in a list separately."""
     if name in _CONVERSIONS:
         lists = [v for v in (*args, *kwargs.values()) if isinstance(v, (list, tuple))]
         return len(tensors_in(lists))
@@ -28,10 +28,10 @@ def _reads_of_call(name: str, args: Any, kwargs: Any) -> int:
 def count_reads(
     device: torch.device,
 ) -> Iterator[tuple[Callable[[], int], Callable[[], bool]]]:
-    """Count reads: on the simulated device by what waits or is copied, on the CPU by the calls.
+    """Count reads in the block: on the simulated device by synchronisations and copies, on the CPU by calls.
 
-    Yields a function that returns the number of reads so far, and one that returns whether a copy went to
-    the host without waiting.
+    Yields a function that returns the number of reads so far, and one that returns whether a non-blocking
+    copy was made to the host.
     """
     if device.type == "cpu":
         counts: list[int] = []
@@ -40,9 +40,12 @@ def count_reads(
         return
     with simgpu.count() as counted:
 
-        def reads() -> int:  # a wait for a copy to the device reads nothing
-            sent = [c for c in counted.copies if c.code == "h2d"]
-            waits = sum(not (c.pinned and c.non_blocking) for c in sent)
+        def reads() -> int:
+            """Return the number of synchronisations, without waits for copies to the device, or copies to the
+            host.
+            """
+            copies_to_device = [c for c in counted.copies if c.code == "h2d"]
+            waits = sum(not (c.pinned and c.non_blocking) for c in copies_to_device)
             return max(counted.synchronizations - waits, counted.copies_to_host)
 
         yield reads, lambda: any(c.code == "d2h" and c.non_blocking for c in counted.copies)

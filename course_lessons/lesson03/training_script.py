@@ -1,4 +1,4 @@
-"""The functions of the lesson's cells as a script, and a process that runs it."""
+"""Makes a script from the functions in the lesson's cells, and runs it in a process."""
 
 from __future__ import annotations
 
@@ -40,17 +40,20 @@ train(run, digits.train_x[:1000], digits.train_y[:1000], epochs=3, folder=Path(s
 
 
 def source(names: Mapping[str, Any]) -> str:
-    """Return a script: imports, the lesson's functions as in their cells, and a short training."""
+    """Return the script: imports, the lesson's functions with their source, and a short training.
+
+    ``names`` are the notebook's globals.
+    """
     return "\n\n".join([_BEFORE, *(inspect.getsource(names[name]) for name in _PARTS), _AFTER])
 
 
 def start(work: Path, name: str) -> subprocess.Popen[str]:
-    """Start ``train.py`` in the folder ``work``, with its checkpoints in the folder ``name`` there.
+    """Start ``train.py`` in the folder ``work``, with ``work/name`` as the folder of its checkpoints.
 
     Returns
     -------
     subprocess.Popen
-        The process; what it prints is its ``stdout``.
+        The process, with its standard output as a pipe.
     """
     (work / name).mkdir(exist_ok=True)
     return subprocess.Popen(
@@ -62,7 +65,7 @@ def start(work: Path, name: str) -> subprocess.Popen[str]:
 
 
 def kill_at(process: subprocess.Popen[str], words: str) -> None:
-    """Print what ``process`` prints, and kill it at the first line that holds ``words``."""
+    """Print the process's output, and kill it at the first line that contains ``words``."""
     for line in process.stdout:
         print(line, end="")
         if words in line:

@@ -1,4 +1,4 @@
-"""Which lines make Python wait for the device."""
+"""Counts how often a line of Python makes the host wait for the device."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from simgpu import worker
 
 
 def waits(line: str, device: torch.device) -> str:
-    """Run one line of Python and say how often the host waited for the device.
+    """Run a line of Python; return as text how often the host waited for the device.
 
-    A CUDA device is asked by PyTorch's debug mode, which warns at each wait that it knows of. For
-    others the line runs on the simulated device, which counts them.
+    On CUDA, PyTorch's sync debug mode warns at each wait that it knows. For other devices the line runs on
+    the simulated device, which counts them.
 
     Parameters
     ----------
     line
-        An expression; ``v`` is a tensor of 1,000 values, and ``torch`` is there.
+        An expression in ``v``, a tensor of 1,000 values, and ``torch``.
     device
         The lesson's device.
     """
     if device.type != "cuda":
-        return _("not known here") if worker.unavailable_reason() else _simulated(line)
-    code, names = _prepared(line, device)
-    eval(code, names)  # what is done once, such as loading a kernel, is done
+        return _("not known here") if worker.unavailable_reason() else _waits_simulated(line)
+    code, names = _compiled(line, device)
+    eval(code, names)  # to warm up: some work, such as loading a kernel, is done only once
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -37,23 +37,26 @@ def waits(line: str, device: torch.device) -> str:
             eval(code, names)
         finally:
             torch.cuda.set_sync_debug_mode(before)
-    return _times(sum("called a synchronizing" in str(w.message) for w in caught))
+    return _waits_text(sum("called a synchronizing" in str(w.message) for w in caught))
 
 
 @worker.run_in_worker
-def _simulated(line: str) -> str:
-    code, names = _prepared(line, simgpu.first())
+def _waits_simulated(line: str) -> str:
+    """Run a line on the simulated device; return the number of waits as text."""
+    code, names = _compiled(line, simgpu.first())
     with simgpu.count() as counted:
         eval(code, names)
-    return _times(counted.synchronizations)
+    return _waits_text(counted.synchronizations)
 
 
-def _prepared(line: str, device: torch.device) -> tuple[CodeType, dict[str, object]]:
+def _compiled(line: str, device: torch.device) -> tuple[CodeType, dict[str, object]]:
+    """Compile a line; return the code and its globals."""
     values = torch.linspace(-1, 1, 1000).to(device)
     return compile(line, "<line>", "eval"), {"v": values, "torch": torch}
 
 
-def _times(count: int) -> str:
+def _waits_text(count: int) -> str:
+    """Return a number of waits as text."""
     return (
         _("runs on")
         if not count

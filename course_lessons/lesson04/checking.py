@@ -1,4 +1,4 @@
-"""Shared by the checks of this lesson: they judge how a run was made, and compare what came of it."""
+"""Helpers for the checks of lesson 04: they judge how a training step was made, and compare its results."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def over_runs(
     known_mistakes: Mapping[str, Any],
     situation: Callable[..., str] | None = None,
 ) -> Callable[[Any, Judge], None]:
-    """Return a check that compares runs, step by step.
+    """Return a check that compares runs with the reference's, step by step.
 
-    ``run_with(step, judge)`` returns what runs a case with a learner's step and returns what each step did
-    (``Run.step_made``); with a judge, it also judges how the steps were made.
+    ``run_with(step, judge)`` returns a function that runs a case with a learner's step and returns the result
+    of each step (``Run.step_made``); given a judge, it also judges how the steps were made.
     """
     check = ComparesToReference(
         run_with(reference),
@@ -35,13 +35,13 @@ def over_runs(
         read=lambda judge, got: got,
         alike=_same_steps,
         situation=situation,
-        shown=_last_step,
+        shown=_describe_last_step,
     )
     return one_thread()(lambda answer, judge: check(run_with(answer, judge), judge))
 
 
 def judge_precision(run: Run, dtype: torch.dtype, judge: Judge) -> None:
-    """Refuse a run that did not compute in the asked dtype, with float32 weights."""
+    """Refuse a run that did not compute in ``dtype`` under autocast, with float32 weights."""
     others = (run.weight_dtypes | {p.dtype for p in run.model.parameters()}) - {torch.float32}
     if others:
         judge.no(
@@ -64,7 +64,7 @@ def judge_precision(run: Run, dtype: torch.dtype, judge: Judge) -> None:
 
 
 def judge_scaler(run: Run, judge: Judge) -> None:
-    """Refuse a run that passed a scaler by that is enabled."""
+    """Refuse a run that bypassed an enabled scaler."""
     if run.own_scalers:
         judge.no(seen=_("a scaler made by the answer"), expected=_("the one that is given"))
     if run.log.count("made step") > 1:
@@ -82,7 +82,7 @@ def judge_scaler(run: Run, judge: Judge) -> None:
 
 
 def _same_steps(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether two runs are the same, step by step, but for 16-bit rounding; infinite results don't count."""
+    """Return whether two runs agree step by step, up to 16-bit rounding, ignoring losses not finite."""
     return all(
         got["scale"] == right["scale"]
         and float((got["moved"] - right["moved"]).abs().max()) <= 0.02 * float(right["moved"].abs().max())
@@ -91,7 +91,8 @@ def _same_steps(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) 
     )
 
 
-def _last_step(steps: Sequence[Mapping[str, Any]]) -> str:
+def _describe_last_step(steps: Sequence[Mapping[str, Any]]) -> str:
+    """Describe a run's last step for the learner."""
     last = steps[-1]
     back = _(", {back:.5g} returned").format(back=last["back"]) if last["back"] else ""
     number = _("after step {n_steps}").format(n_steps=len(steps)) if len(steps) > 1 else _("after the step")
@@ -101,7 +102,7 @@ def _last_step(steps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def listed(values: torch.Tensor) -> str:
-    """Write a tensor's values, whatever its shape, with few digits."""
+    """Return a tensor's values as text, flattened, with few digits."""
     return f"[{', '.join(f'{value:.4g}' for value in values.flatten().tolist())}]"
 
 
@@ -115,7 +116,7 @@ PRECISION = {
         "nothing at all. Ask the data where it is."
     ),
 }
-"""What ``judge_precision`` says."""
+"""Diagnoses of ``judge_precision``."""
 
 REFUSED = {
     "no-scaler": _(
@@ -126,4 +127,4 @@ REFUSED = {
         "`optimizer.step()` also steps when the gradients overflowed. Leave the step to the scaler."
     ),
 }
-"""What ``judge_scaler`` says."""
+"""Diagnoses of ``judge_scaler``."""

@@ -28,7 +28,7 @@ _FORMATS = {
 
 
 def number_formats() -> None:
-    """Draw the bits of four number formats, and how far each reaches."""
+    """Draw the bits of four number formats, and the range of each."""
     fig, (bits, reach) = plt.subplots(
         1, 2, figsize=(9.2, 3.0), layout="constrained", width_ratios=(1, 1.15), sharey=True
     )
@@ -67,14 +67,14 @@ def number_formats() -> None:
 
 
 def share_lost(gradients: torch.Tensor, scale: float) -> tuple[float, float]:
-    """Return how many per cent of the nonzero gradients float16 makes 0, and how many infinite.
+    """Return the percentages of nonzero gradients that become 0, and infinite, in float16.
 
     Parameters
     ----------
     gradients
         In float32.
     scale
-        What they are multiplied by before the conversion.
+        The factor before the conversion.
     """
     half = (gradients[gradients != 0].double() * scale).half()
     shares = ((half == 0), half.isinf())
@@ -82,16 +82,16 @@ def share_lost(gradients: torch.Tensor, scale: float) -> tuple[float, float]:
 
 
 def scaled_gradients(gradients: torch.Tensor, scale: float) -> tuple[Figure, str]:
-    """Return a histogram of gradients times a scale, over what float16 can hold, and its alternative text.
+    """Return a histogram of gradients times a scale, with float16's range marked, and its alternative text.
 
-    The axis is the same for every scale, so that two of them can be compared.
+    The axis is the same for every scale, so that figures can be compared.
 
     Parameters
     ----------
     gradients
         In float32; zeros are left out.
     scale
-        What the loss, and with it each gradient, is multiplied by.
+        The loss scale: the factor of each gradient.
     """
     fig, ax = plt.subplots(figsize=(7.6, 2.5))
     fig.subplots_adjust(left=0.09, right=0.98, top=0.87, bottom=0.21)  # quicker than to lay it out
@@ -131,7 +131,7 @@ def scaled_gradients(gradients: torch.Tensor, scale: float) -> tuple[Figure, str
 
 
 def show_gradients(gradients: torch.Tensor, scale: float) -> None:
-    """Show `scaled_gradients`."""
+    """Display the histogram of `scaled_gradients`."""
     present(*scaled_gradients(gradients, scale))
 
 
@@ -141,7 +141,7 @@ def losses(runs: Mapping[str, Sequence[torch.Tensor]]) -> None:
     Parameters
     ----------
     runs
-        For each name the loss of each step.
+        For each name the losses of all steps, a multiple of 10.
     """
     means = {name: torch.stack([*steps]).view(-1, 10).mean(1).tolist() for name, steps in runs.items()}
     ends = _("; ").join(f"{name} {mean[-1]:.2f}" for name, mean in means.items())
@@ -154,14 +154,14 @@ def losses(runs: Mapping[str, Sequence[torch.Tensor]]) -> None:
 
 
 def loss_scale(scales: Sequence[float], skipped: Sequence[bool]) -> None:
-    """Draw a gradient scaler's scale over the steps, and the steps it skipped.
+    """Draw a gradient scaler's scale against the steps, with the skipped steps marked.
 
     Parameters
     ----------
     scales
-        The scale that each step was made with.
+        The scale in each step.
     skipped
-        Whether the step was skipped.
+        For each step, whether it was skipped.
     """
     fig, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
     steps = range(1, len(scales) + 1)
@@ -182,14 +182,14 @@ def loss_scale(scales: Sequence[float], skipped: Sequence[bool]) -> None:
 
 
 def speed_ups(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], device: torch.device) -> None:
-    """Draw how many times as fast as float32 a step is, against the batch size.
+    """Draw the speed-up of a step over float32 against the batch size.
 
     Parameters
     ----------
     curves
         For each name the batch sizes and the speed-ups.
     device
-        Where they were measured; on the simulated one they are modelled.
+        The device they were measured on; on the simulated one they are modelled.
     """
     kind = kind_of(device)
     ranges = _("; ").join(
@@ -209,14 +209,14 @@ def speed_ups(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], dev
 
 
 def scores(groups: Mapping[str, Sequence[float]], xlabel: str) -> None:
-    """Draw one dot a run, a row a group, with a bar at the mean; each run has its own height.
+    """Draw one dot for each run, a row for each group, with a bar at the mean.
 
     Parameters
     ----------
     groups
         For each name its values, in %.
     xlabel
-        What they are.
+        The label of the x axis.
     """
     fig, ax = plt.subplots(figsize=(7.2, 0.6 * len(groups) + 1.0), layout="constrained")
     for row, values in enumerate(groups.values()):

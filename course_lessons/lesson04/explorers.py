@@ -1,4 +1,4 @@
-"""What can be moved in lesson 04."""
+"""Explorers (interactive figures) of lesson 04."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from course_lessons.shared.explorer import Explorer, slider
 
 
 def loss_scale(gradients: torch.Tensor) -> None:
-    """Let the learner choose a loss scale for these gradients, and see what float16 loses.
+    """Display an explorer: the loss scale of these gradients, and what float16 loses.
 
     Parameters
     ----------

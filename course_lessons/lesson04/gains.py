@@ -1,4 +1,6 @@
-"""What a format gains with a lesson's training step: time, peak memory, and what it costs in accuracy."""
+"""What 16-bit formats bring to the lesson's training step: time and peak memory, and what accuracy they
+cost.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,18 @@ from course_utils.timing import take_turns
 from .networks import Digits, mlp
 
 TrainStep = Callable[..., object]
-"""``train_step(net, optimizer, scaler, x, y, dtype)``: one step; with float32, without autocast."""
+"""``train_step(net, optimizer, scaler, x, y, dtype)``: one step; without autocast if ``dtype`` is float32."""
 
 
 class Gains:
-    """Runs a training step in float32 and in 16 bits, on the device where the digits are.
+    """Measures a training step in float32 and in 16 bits, on the device of the digits.
 
     Parameters
     ----------
     train_step
-        The step, as the lesson writes it.
+        The lesson's step.
     digits
-        What is read.
+        The training and test data.
     """
 
     def __init__(self, train_step: TrainStep, digits: Digits) -> None:
@@ -34,7 +36,10 @@ class Gains:
         self.device = digits.images.device
 
     def step(self, net: nn.Module, size: int, dtype: torch.dtype) -> Callable[[], object]:
-        """Return one step of ``net`` on ``size`` digits, without arguments; float16 gets a scaler."""
+        """Return a function that runs a step of ``net`` on ``size`` digits, for float16 with a scaler.
+
+        It moves ``net`` to the device.
+        """
         x, y = self.digits.batch(0, size)
         net = net.to(self.device)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
@@ -44,7 +49,7 @@ class Gains:
     def speed_up(
         self, make_net: Callable[[], nn.Module], sizes: Sequence[int], dtype: torch.dtype
     ) -> tuple[Sequence[int], list[float]]:
-        """Return the sizes, and how many times as fast as float32 a step is with each."""
+        """Return the batch sizes, and for each the speed-up over float32: the ratio of median times."""
         gains = []
         for size in sizes:
             single, low = (
@@ -61,12 +66,13 @@ class Gains:
         dtype: torch.dtype,
         rounds: Iterable[object],
     ) -> list[float]:
-        """Return, for each round, how many times as fast as float32 a step is, by the real clock.
+        """Return, for each round, the speed-up over float32, by the wall clock.
 
-        The two run in turns, so that whatever else the machine does hits both.
+        The two steps alternate, so that disturbances of the machine affect both.
         """
 
-        def clocked(dtype: torch.dtype) -> Callable[[], float]:
+        def timed_step(dtype: torch.dtype) -> Callable[[], float]:
+            """Return a function that runs a step and returns its seconds."""
             step = self.step(make_net(), size, dtype)
 
             def once() -> float:
@@ -77,15 +83,15 @@ class Gains:
 
             return once
 
-        single, low = take_turns(clocked(torch.float32), clocked(dtype), rounds)
+        single, low = take_turns(timed_step(torch.float32), timed_step(dtype), rounds)
         return [full / half for full, half in zip(single, low, strict=True)]
 
     def peak(self, make_net: Callable[[], nn.Module], size: int, dtype: torch.dtype) -> float:
-        """Return the peak of one step in MiB, beyond what was there before the network."""
+        """Return the peak memory of a step in MiB, above what was in use before the network was created."""
         meter = torch.get_device_module(self.device)
         before = meter.memory_allocated()
         step = self.step(make_net(), size, dtype)
-        step()  # makes what stays
+        step()  # the first step allocates gradients, which stay
         synchronize(self.device)
         meter.reset_peak_memory_stats()
         step()
@@ -93,11 +99,11 @@ class Gains:
         return (meter.max_memory_allocated() - before) / 2**20
 
     def has_meter(self) -> bool:
-        """Whether the device can say what its peak was."""
+        """Return whether the device counts its peak memory."""
         return hasattr(torch.get_device_module(self.device), "max_memory_allocated")
 
     def accuracy(self, seed: int, dtype: torch.dtype) -> float:
-        """Train a small network twice over 4,000 digits; return how many per cent of new ones it reads."""
+        """Train a small network for two epochs on 4,000 digits; return its test accuracy in %."""
         net = mlp(784, 64, 10)
         torch.manual_seed(seed)
         for layer in net[1], net[3]:

@@ -1,4 +1,4 @@
-"""The networks of lesson 04, and the digits that they read."""
+"""The networks of lesson 04, and the digits they are trained on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from course_utils import load_digits
 
 @dataclass(frozen=True)
 class Digits:
-    """Images (n, 1, 28, 28), of mean 0 and standard deviation 1, and labels, all on one device."""
+    """Images (n, 1, 28, 28), standardised, and labels (n,), all on one device."""
 
     images: torch.Tensor
     labels: torch.Tensor
@@ -24,13 +24,13 @@ class Digits:
     test_labels: torch.Tensor
 
     def batch(self, i: int, size: int = 64) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the ``i``-th batch of ``size`` digits; after 8,000 digits they come again."""
+        """Return images and labels of batch ``i``; after 8,000 digits they repeat."""
         here = slice(i * size % 8000, i * size % 8000 + size)
         return self.images[here], self.labels[here]
 
 
 def digits_on(device: torch.device | str) -> Digits:
-    """Return the course's digits, ready to be read by a network on ``device``."""
+    """Return the course's digits on a device, standardised."""
     read = load_digits()
     train, test = (
         ((x.float() / 255 - 0.1309) / 0.3084).unsqueeze(1).to(device) for x in (read.train_x, read.test_x)
@@ -39,7 +39,7 @@ def digits_on(device: torch.device | str) -> Digits:
 
 
 def mlp(*sizes: int, between: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:
-    """Return linear layers of these sizes, with ``between()`` between two; the same at each call."""
+    """Return linear layers of these sizes with ``between()`` between them, always with the same weights."""
     torch.manual_seed(0)
     layers: list[nn.Module] = []
     for inp, out in pairwise(sizes):
@@ -48,7 +48,7 @@ def mlp(*sizes: int, between: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequentia
 
 
 def deep_net(device: torch.device) -> nn.Sequential:
-    """Return a network with seven sigmoids in a row, which make its gradients small on purpose."""
+    """Return a network with seven sigmoids, whose gradients are small on purpose."""
     return mlp(784, *[64] * 7, 10, between=nn.Sigmoid).to(device)
 
 
@@ -56,7 +56,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def four_networks(x: torch.Tensor, y: torch.Tensor) -> dict[str, tuple[nn.Sequential, Loss, torch.Tensor]]:
-    """Return four untrained networks where ``x`` is, each with its loss and its target.
+    """Return four untrained networks on the device of ``x``: name to (network, loss function, target).
 
     Parameters
     ----------
@@ -82,7 +82,9 @@ def four_networks(x: torch.Tensor, y: torch.Tensor) -> dict[str, tuple[nn.Sequen
 
 
 def small_cnn(width: int) -> nn.Sequential:
-    """Return three blocks of convolution, normalisation and pooling, and a linear layer."""
+    """Return a CNN for (n, 1, 28, 28): three blocks of convolution, batch norm, ReLU, pooling; one linear
+    layer.
+    """
     torch.manual_seed(0)
     layers: list[nn.Module] = []
     for inp, out in pairwise((1, width, 2 * width, 4 * width)):

@@ -1,4 +1,4 @@
-"""A small training in mixed precision that notes what a learner's function asks of it."""
+"""A small training in mixed precision that records what a learner's function does with it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,17 @@ from torch.nn import functional as F
 from ..shared.checking import Alive, Calls
 
 
-def _logged(name: str) -> Callable[..., Any]:
-    """Return a scaler's method that logs calls of the answer, and keeps the message of a refused one."""
+def _logging_method(name: str) -> Callable[..., Any]:
+    """Return an override of a GradScaler method that appends its name to ``self.log``.
+
+    Calls made inside ``by_itself()`` are not logged: the scaler's own and the check's. The message of an
+    AssertionError is stored as ``self.refusal``, and the override returns None; other exceptions propagate.
+    The name is logged without a trailing underscore.
+    """
     method = getattr(torch.amp.GradScaler, name)
 
     def call(self: _Scaler, *args: Any, **kwargs: Any) -> Any:
+        """Log the call unless it is internal, and call the method."""
         if not self.busy:
             self.log.append(name.rstrip("_"))
         try:
@@ -34,10 +40,10 @@ def _logged(name: str) -> Callable[..., Any]:
 
 
 class _Scaler(torch.amp.GradScaler):
-    """A scaler for the CPU that logs the calls of its methods.
+    """A CPU gradient scaler that appends the calls of its methods to ``log``.
 
-    Where calls come in an order that it refuses, ``refusal`` keeps its message and the run goes on, so
-    that the check can say which call was left out.
+    If it refuses a call because of the order, ``refusal`` keeps the message and the run continues, so that
+    the check can tell which call is missing.
     """
 
     def __init__(self, log: list[str], **settings: Any) -> None:
@@ -48,44 +54,44 @@ class _Scaler(torch.amp.GradScaler):
 
     @contextmanager
     def by_itself(self) -> Iterator[None]:
-        """Don't log what is called within: the scaler's own calls, or the check's."""
+        """Don't log calls in the block: the scaler's own, or the check's."""
         outer, self.busy = self.busy, True
         try:
             yield
         finally:
             self.busy = outer
 
-    scale = _logged("scale")
-    unscale_ = _logged("unscale_")
-    step = _logged("step")
-    get_scale = _logged("get_scale")
-    update = _logged("update")
+    scale = _logging_method("scale")
+    unscale_ = _logging_method("unscale_")
+    step = _logging_method("step")
+    get_scale = _logging_method("get_scale")
+    update = _logging_method("update")
 
 
 class Run:
-    """A small classifier (6 features, 3 classes), its optimizer and its scaler; records what happens.
+    """A small classifier (6 features, 3 classes) with its optimizer and scaler; records what an answer does.
 
     Attributes
     ----------
     log
-        In their order ``"forward"``, ``"scale"``, ``"get_scale"``, ``"backward"``, ``"unscale"``,
-        ``"step"``, ``"made step"`` (the optimizer's own), ``"bare step"`` (not from within the scaler's),
-        ``"blind step"`` (a bare one with gradients that overflowed), ``"update"`` and ``"held"`` (an earlier
-        graph still holds its activations at a forward pass).
+        Events in their order: ``"forward"``, ``"scale"``, ``"get_scale"``, ``"backward"``, ``"unscale"``,
+        ``"step"`` (the scaler's), ``"made step"`` (the optimizer's), ``"bare step"`` (the optimizer's, not
+        called by the scaler), ``"blind step"`` (a bare one with gradients that are not finite),
+        ``"update"`` and ``"held"`` (an earlier graph still holds its activations at a forward pass).
     waits
-        The calls by which the answer waited for the device.
+        The names of calls by which the answer waited for the device.
     outputs
-        The dtypes that came out of the linear layers.
+        The dtypes of the linear layers' outputs.
     sizes
-        How many rows went through the model at a time.
+        The batch size of each forward pass.
     low_loss, low_backward
-        Whether the loss was computed in 16 bits outside autocast, and the backward pass made inside.
+        Whether the loss was computed in 16 bits outside autocast, and whether backward ran inside it.
     weight_dtypes
         The dtypes of the weights at each forward pass.
     autocast_for
-        The device types that autocast was asked for.
+        The device types that the answer gave to autocast.
     own_scalers
-        How many scalers the answer made.
+        How many scalers the answer created.
     device_read
         Whether the answer read a tensor's device.
     """
@@ -116,29 +122,32 @@ class Run:
         self.start = _weights(self.model)
         for parameter in self.model.parameters():  # left over from an earlier step
             parameter.grad = torch.full_like(parameter, 0.5)
-        self.model.register_forward_pre_hook(self._forward)
+        self.model.register_forward_pre_hook(self._on_forward)
         for layer in (self.model[0], self.model[2]):
             layer.register_forward_hook(lambda *args: self.outputs.add(args[2].dtype))
         self.model[1].register_forward_hook(lambda *args: self.hidden.add(args[2]))
-        self.model[0].weight.register_hook(self._backward)
-        self.optimizer.register_step_pre_hook(self._step)
+        self.model[0].weight.register_hook(self._on_backward)
+        self.optimizer.register_step_pre_hook(self._on_step)
 
     def loss_fn(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the mean cross-entropy, and record whether it is computed in 16 bits."""
+        """Return the mean cross-entropy; record whether it is computed in 16 bits outside autocast."""
         outside = not torch.is_autocast_enabled("cpu")
         self.low_loss |= outside and outputs.dtype != torch.float32
         return F.cross_entropy(outputs, targets)
 
-    def _forward(self, _: nn.Module, args: Any) -> None:
+    def _on_forward(self, _: nn.Module, args: Any) -> None:
+        """A forward pre-hook of the model: log the pass."""
         self.log += ["held", "forward"] if self.hidden.bytes else ["forward"]
         self.sizes.append(len(args[0]))
         self.weight_dtypes |= {p.dtype for p in self.model.parameters()}
 
-    def _backward(self, _: torch.Tensor) -> None:
+    def _on_backward(self, _: torch.Tensor) -> None:
+        """A hook on a weight's gradient: log the backward pass."""
         self.log.append("backward")
         self.low_backward |= torch.is_autocast_enabled("cpu")
 
-    def _step(self, *_: Any) -> None:
+    def _on_step(self, *_: Any) -> None:
+        """A pre-hook of the optimizer's step: log the step."""
         self.log.append("made step")
         if not self.scaler.busy:
             with self.scaler.by_itself():
@@ -147,13 +156,16 @@ class Run:
             self.log += ["bare step"] if finite else ["bare step", "blind step"]
 
     def step_made(self, back: float = 0.0) -> dict[str, Any]:
-        """Return how far the weights have come, the scale, and what came back of the step."""
+        """Return a step's result: ``"moved"``, the total change of the weights, flattened; ``"scale"``; and
+        ``"back"``, the value that the answer returned.
+        """
         with self.scaler.by_itself():
             moved = _weights(self.model) - self.start
             return {"moved": moved, "scale": self.scaler.get_scale(), "back": back}
 
 
 def _weights(model: nn.Module) -> torch.Tensor:
+    """Return a copy of a model's parameters as one vector."""
     return torch.cat([p.detach().flatten().clone() for p in model.parameters()])
 
 
@@ -164,7 +176,7 @@ _DEVICES = ("device", "get_device", "is_cuda", "is_cpu", "is_mps", "is_xpu")
 
 @contextmanager
 def watched(run: Run, judge: object) -> Iterator[None]:
-    """Record what an answer calls, without warnings; without a judge, record nothing."""
+    """Record in ``run`` what an answer does in the block, without warnings; with no judge do nothing."""
     if not judge:
         yield
         return
@@ -175,12 +187,12 @@ def watched(run: Run, judge: object) -> Iterator[None]:
     autocast, scaler = torch.autocast.__init__, torch.amp.GradScaler.__init__
 
     def note_call(name: str, args: Any, kwargs: Any) -> None:
-        """Record reads of a value, and moves of a single number to the CPU by its name."""
+        """Record reads of a value, moves of a scalar to a named device, and reads of a tensor's device."""
         waits = name in _READS
         if name == "to" and args[0].dim() == 0:  # to another tensor's device is no wait
             waits = isinstance(kwargs.get("device", args[1] if len(args) > 1 else None), str)
-        module = sys._getframe(2).f_globals.get("__name__", "")  # behind __torch_function__
-        if module.startswith("course_utils.exercises"):  # compares what the answer was given
+        module = sys._getframe(2).f_globals.get("__name__", "")  # the caller's, above __torch_function__
+        if module.startswith("course_utils.exercises"):  # which checks whether inputs were changed
             return
         if name in _DEVICES and not module.startswith("torch"):
             run.device_read = True
@@ -188,14 +200,17 @@ def watched(run: Run, judge: object) -> Iterator[None]:
             run.waits.append(name.strip("_"))
 
     def note_device(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        """Record the device type given to autocast."""
         run.autocast_for.append(device_type)
         autocast(self, device_type, *args, **kwargs)
 
     def note_scaler(self: Any, *args: Any, **kwargs: Any) -> None:
+        """Count a scaler that the answer creates."""
         run.own_scalers += 1
         scaler(self, *args, **kwargs)
 
     def note_wait(*_: Any, **__: Any) -> None:
+        """Record a synchronisation."""
         run.waits.append("synchronize")
 
     with (

@@ -1,4 +1,4 @@
-"""What several checks of this lesson share."""
+"""Helpers for the checks of lesson 05."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from simgpu import cluster
 
 @dataclass(frozen=True)
 class OnRanks(ComparesToReference):
-    """A check over cases whose calls are made on simulated ranks. What is compared is what each rank gave.
+    """A check over cases that run on simulated ranks; the results of all ranks are compared.
 
     Parameters
     ----------
     program
-        What a rank runs: ``program(dist, function, *case)``. A case begins with a sequence, an item a rank.
+        Called on each rank as ``program(dist, function, *case)``. A case begins with a sequence that has an
+        item for each rank.
     hang
-        Returns, for a case, the diagnosis of ranks that wait for ever.
+        Returns, for a case, the diagnosis of a deadlock.
     """
 
     read: Callable[[Judge, Any], Any] = lambda judge, got: got
@@ -31,7 +32,7 @@ class OnRanks(ComparesToReference):
     hang: Callable[..., str] = lambda *case: "wrong-value"
 
     def __call__(self, answer: Callable[..., Any], judge: Judge) -> None:
-        """Refuse an answer that gives a rank something else than the reference does."""
+        """Refuse an answer whose result on a rank differs from the reference's."""
 
         def on_cluster(*case: Any) -> dict[str, Any]:
             def program(dist: Any, function: Callable[..., Any]) -> Any:
@@ -42,7 +43,7 @@ class OnRanks(ComparesToReference):
         super().__call__(on_cluster, judge)
 
     def values(self, function: Callable[..., Any], safe: bool = False) -> list[Any]:
-        """Return what a function gives each rank, for each case."""
+        """Return a function's results for each case, a dict by rank."""
 
         def on_cluster(*case: Any) -> dict[str, Any]:
             run = cluster.run(lambda dist: self.program(dist, function, *case), len(case[0]))
@@ -52,19 +53,25 @@ class OnRanks(ComparesToReference):
 
 
 def _by_rank(run: cluster.Run) -> dict[str, Any]:
+    """Return the results of a run, by names such as ``"rank 0"``."""
     return {f"rank {rank}": result for rank, result in enumerate(run.results)}
 
 
 def words(sizes: Sequence[int]) -> str:
+    """Return sizes as text; ``"0"`` if there are none."""
     return ", ".join(map(str, sizes)) or "0"
 
 
 NOT_THERE = -1e9
-"""What a tensor holds until its message has arrived."""
+"""The value of a tensor's elements until its message has arrived."""
 
 
 class Watched:
-    """What a rank sees as ``dist``; notes what is asked for. What is still to arrive is no rank's number."""
+    """A wrapper of a rank's ``dist`` that records the names of the attributes used.
+
+    ``irecv`` first fills the tensor with `NOT_THERE`, so that a use before the message's arrival gives a
+    wrong result.
+    """
 
     def __init__(self, dist: Any, asked: set[str]) -> None:
         self._dist, self._asked = dist, asked
@@ -74,4 +81,5 @@ class Watched:
         return getattr(self._dist, name)
 
     def irecv(self, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Fill the tensor with `NOT_THERE`, then call ``irecv``."""
         return self._dist.irecv(tensor.fill_(NOT_THERE), *args, **kwargs)

@@ -1,4 +1,4 @@
-"""What train_ddp.py trains: its options, the digits, a network, and how many digits it reads."""
+"""The parts of train_ddp.py: its options, the data set, the network, and its evaluation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from course_utils.data import load_digits
 
 
 def options() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=32, help=_("digits of one rank in one step"))
@@ -24,23 +24,23 @@ def options() -> argparse.Namespace:
 
 
 def rows() -> TensorDataset:
-    """Return the digits to train on, and which they are."""
+    """Return the training digits as a data set."""
     digits = load_digits()
     return TensorDataset(digits.train_x.float() / 255, digits.train_y)
 
 
 def network() -> nn.Sequential:
-    """Return a network with dropout, with the same weights in each rank and each run."""
+    """Return a network with dropout, with the same weights on each rank and in each run."""
     torch.manual_seed(0)
     layers = nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 10)
     return nn.Sequential(*layers)
 
 
 def hits_of_this_rank(net: nn.Module, device: torch.device) -> tuple[Tensor, int]:
-    """Count how many of this rank's share of the new digits are read; return it with the number of all."""
+    """Evaluate this rank's share of the test digits; return its hits and the size of the whole test set."""
     digits = load_digits()
-    mine = slice(dist.get_rank(), None, dist.get_world_size())
+    share = slice(dist.get_rank(), None, dist.get_world_size())
     net.eval()
     with torch.inference_mode():
-        guess = net((digits.test_x[mine].float() / 255).to(device)).argmax(1)
-        return (guess == digits.test_y[mine].to(device)).sum(), len(digits.test_y)
+        guess = net((digits.test_x[share].float() / 255).to(device)).argmax(1)
+        return (guess == digits.test_y[share].to(device)).sum(), len(digits.test_y)

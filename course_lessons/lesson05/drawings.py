@@ -1,4 +1,4 @@
-"""Drawings of lesson 05: ranks side by side, and what they send each other."""
+"""Drawings of lesson 05: timelines of ranks, ring all_reduce, and DDP's buckets."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ _LOOKS = {
 
 
 def ranks(run: Run) -> None:
-    """Draw what each rank of a run of ``cluster.run`` did when: computing above, the network below."""
+    """Draw a timeline of each rank of a simulated run: computation above, communication below."""
     lanes: list[dict[str, list[_Bar]]] = [{kind: [] for kind in _LOOKS} for _ in run.results]
     for span in run.spans:
         lanes[span.rank][span.kind].append((span.start, span.end, span.name))
-    _lanes(lanes, 0.0, run.seconds, "modelled")
+    _draw_lanes(lanes, 0.0, run.seconds, "modelled")
 
 
 def rank_lanes(traces: Mapping[int, Trace]) -> None:
-    """Draw what real ranks did when, from their profilers' traces: computing above, the network below.
+    """Draw a timeline of each real rank from profiler traces: computation above, communication below.
 
-    ``traces`` has for each rank what ``traces.read`` returned; they share a time axis, as those of processes
-    of one machine do. A collective's bar begins when this rank begins it, and so holds the time until the
-    others come.
+    ``traces`` has for each rank what ``traces.read`` returned; they share a time axis, because the processes
+    ran on one machine. A collective's bar begins when this rank calls it, so it includes the wait for other
+    ranks.
     """
-    lanes = [_of_trace(trace) for trace in traces.values()]
+    lanes = [_bars_of_trace(trace) for trace in traces.values()]
     start = min(trace.start for trace in traces.values())
     end = max(stop for lane in lanes for bars in lane.values() for _, stop, _ in bars)
-    _lanes(lanes, start, end, "measured", list(traces))
+    _draw_lanes(lanes, start, end, "measured", list(traces))
 
 
-def _of_trace(trace: Trace) -> dict[str, list[_Bar]]:
-    """Sort a trace's spans: on a GPU by its kernels, on a CPU by PyTorch's operations."""
+def _bars_of_trace(trace: Trace) -> dict[str, list[_Bar]]:
+    """Return a trace's bars by kind: from kernels on a GPU, from PyTorch's operations on a CPU."""
     on_device = any(span.kind == "kernel" for span in trace.spans)
     prefix, doing = ("nccl", "kernel") if on_device else ("gloo:", "operation")
     lanes: dict[str, list[_Bar]] = {kind: [] for kind in _LOOKS}
@@ -60,30 +60,31 @@ def _of_trace(trace: Trace) -> dict[str, list[_Bar]]:
     return lanes
 
 
-def _lanes(
+def _draw_lanes(
     lanes: Sequence[Mapping[str, Sequence[_Bar]]],
     begin: float,
     end: float,
     kind: str,
     names: Sequence[int] = (),
 ) -> None:
+    """Draw the bars of each rank; ``names`` are the numbers of real ranks."""
     unit, scale = _time_unit(end - begin)
     fig, ax = plt.subplots(figsize=(8.8, 0.75 * len(lanes) + 1.2), layout="constrained")
-    said = []
+    rank_texts = []
     for row, lane in enumerate(lanes):
         for doing, look in _LOOKS.items():
             low = row + (0.02 if doing == "communicate" else -0.4)
-            for start, stop, name in _merged(lane[doing], (end - begin) / 1500):
+            for start, stop, name in _merge_close_bars(lane[doing], (end - begin) / 1500):
                 left, width = (start - begin) * scale, (stop - start) * scale
                 box = Rectangle((left, low), width, 0.38, edgecolor="white", linewidth=0.5, **look)
                 ax.add_patch(box)
                 fits = width > 0.011 * (end - begin) * scale * (len(name) + 1)
                 if fits and doing != "wait" and not names:  # real ranks' bars may overlap
-                    _write(ax, name, left + width / 2, low + 0.19)
-        shares = {doing: _covered(lane[doing]) / ((end - begin) or 1) for doing in _LOOKS}
+                    _draw_label(ax, name, left + width / 2, low + 0.19)
+        shares = {doing: _covered_seconds(lane[doing]) / ((end - begin) or 1) for doing in _LOOKS}
         rank = names[row] if names else row
         computes, communicates = shares["compute"], shares["communicate"]
-        said.append(
+        rank_texts.append(
             _("rank {rank} computes {computes:.0%} and communicates {communicates:.0%}").format(
                 rank=rank, computes=computes, communicates=communicates
             )
@@ -100,17 +101,18 @@ def _lanes(
     present(
         fig,
         _("What each rank did in {length}, {kind}: {said} of the time.").format(
-            length=length, kind=_(kind), said="; ".join(said)
+            length=length, kind=_(kind), said="; ".join(rank_texts)
         ),
     )
 
 
 def _time_unit(length: float) -> tuple[str, float]:
+    """Return a unit that suits a duration, and the factor from seconds."""
     return ("s", 1.0) if length >= 1 else ("ms", 1e3) if length >= 1e-3 else ("µs", 1e6)
 
 
-def _merged(bars: Sequence[_Bar], gap: float) -> Iterable[_Bar]:
-    """Join bars without a name that are too close to be seen apart."""
+def _merge_close_bars(bars: Sequence[_Bar], gap: float) -> Iterable[_Bar]:
+    """Merge unnamed bars that are less than ``gap`` apart."""
     joined: list[_Bar] = []
     for start, end, name in sorted(bars):
         if joined and not name and not joined[-1][2] and start - joined[-1][1] < gap:
@@ -120,8 +122,8 @@ def _merged(bars: Sequence[_Bar], gap: float) -> Iterable[_Bar]:
     return joined
 
 
-def _covered(bars: Sequence[_Bar]) -> float:
-    """Return for how long at least one of the bars lasts."""
+def _covered_seconds(bars: Sequence[_Bar]) -> float:
+    """Return the total time in which at least one bar lasts."""
     total, until = 0.0, -math.inf
     for start, end, _ in sorted(bars):
         total += max(0.0, end - max(start, until))
@@ -129,16 +131,16 @@ def _covered(bars: Sequence[_Bar]) -> float:
     return total
 
 
-def _write(ax: Axes, text: str, x: float, y: float) -> None:
-    """Write a text on a light ground, centred."""
+def _draw_label(ax: Axes, text: str, x: float, y: float) -> None:
+    """Draw a text on a light background, centred."""
     box = {"facecolor": "#fdfdfb", "edgecolor": "none", "alpha": 0.85, "pad": 1.2}
     ax.text(x, y, text, ha="center", va="center", fontsize=8.5, bbox=box)
 
 
 def chunks(run: Run) -> None:
-    """Draw after each step which ranks' numbers every place of every rank's tensor holds.
+    """Draw after each step of a run which ranks' numbers are summed in each element of each rank's tensor.
 
-    ``run`` is of a program that used ``cluster.marked``, with at most 6 ranks and 8 places.
+    ``run`` is of a program that used ``cluster.marked``, with at most 6 ranks and 8 elements.
     """
     n = len(run.marks)
     places = len(run.marks[0][0][1]) if all(run.marks) else 0
@@ -146,7 +148,7 @@ def chunks(run: Run) -> None:
         begin = _("begin with x = cluster.marked(dist, size), at most 8 places on 6 ranks.")
         print(_("Nothing to draw: {begin}").format(begin=begin))
         return
-    states = [_after(marks, run.steps) for marks in run.marks]  # by rank, then by step
+    states = [_values_after_steps(marks, run.steps) for marks in run.marks]  # by rank, then by step
     columns = min(run.steps + 1, 4 if places > 4 else 7)
     rows = math.ceil((run.steps + 1) / columns)
     size = (8.8, rows * (0.28 * n + 0.55) + 0.5)
@@ -157,7 +159,7 @@ def chunks(run: Run) -> None:
             continue
         for rank in range(n):
             for place, value in enumerate(states[rank][step]):
-                _place(ax, place, rank, _digits(value, n))
+                _draw_element(ax, place, rank, _count_marks(value, n))
         ax.set(xlim=(-0.1, places + 0.2), ylim=(n - 0.5, -0.5), xticks=[], yticks=[])
         ax.set_title(_("at the start") if step == 0 else _("after step {step}").format(step=step), fontsize=9)
         ax.spines[:].set_visible(False)
@@ -168,12 +170,12 @@ def chunks(run: Run) -> None:
     looks = [Rectangle((0, 0), 1, 1, facecolor=COLOURS[rank]) for rank in range(n)]
     looks.append(Rectangle((0, 0), 1, 1, fill=False, edgecolor="black"))
     words = [_("from rank {rank}").format(rank=rank) for rank in range(n)] + [_("from all, once")]
-    if any(c > 1 for state in states for values in state for v in values for c in _digits(v, n)):
+    if any(c > 1 for state in states for values in state for v in values for c in _count_marks(v, n)):
         looks.append(Rectangle((0, 0), 1, 1, linewidth=0, **_TWICE))
         words.append(_("more than once"))
     columns = len(looks) if n < 5 else 4
     fig.legend(looks, words, loc="outside lower center", ncols=columns, fontsize=9)
-    full = sum(all(c == 1 for c in _digits(v, n)) for state in states for v in state[-1])
+    full = sum(all(c == 1 for c in _count_marks(v, n)) for state in states for v in state[-1])
     present(
         fig,
         _(
@@ -187,7 +189,7 @@ _TWICE = {"facecolor": "#222222", "hatch": "xxxx", "edgecolor": "#ff5555"}
 
 
 def ring(all_reduce: Callable[..., Any]) -> None:
-    """Draw what a try at the puzzle, ``all_reduce(x, dist)``, does with 8 numbers on each of 4 ranks."""
+    """Run the learner's ``all_reduce(x, dist)`` on 4 ranks with 8 numbers each, and draw the `chunks`."""
     try:
         done = run(lambda dist: all_reduce(marked(dist, 8), dist), ranks=4, limit=10)
     except Exception as error:  # noqa: BLE001  (the check shows what the learner's function raised)
@@ -199,8 +201,8 @@ def ring(all_reduce: Callable[..., Any]) -> None:
     chunks(done)
 
 
-def _place(ax: Axes, place: int, rank: int, counts: Sequence[int]) -> None:
-    """Draw one place of a rank's tensor: a stripe for each rank whose number is in it."""
+def _draw_element(ax: Axes, place: int, rank: int, counts: Sequence[int]) -> None:
+    """Draw one element of a rank's tensor: a stripe for each rank whose number is in it."""
     for part, count in enumerate(counts):
         look = _TWICE if count > 1 else {"facecolor": COLOURS[part]}
         if count:
@@ -211,13 +213,13 @@ def _place(ax: Axes, place: int, rank: int, counts: Sequence[int]) -> None:
     ax.add_patch(Rectangle((place + 0.06, rank - 0.4), 0.88, 0.8, fill=False, **edge))
 
 
-def _after(marks: Sequence[tuple[int, list[float]]], steps: int) -> list[list[float]]:
-    """Return what a marked tensor held after each step, from 0 on."""
+def _values_after_steps(marks: Sequence[tuple[int, list[float]]], steps: int) -> list[list[float]]:
+    """Return the values of a marked tensor after each step, from 0 on."""
     return [[values for at, values in marks if at <= step][-1] for step in range(steps + 1)]
 
 
-def _digits(value: float, n: int) -> list[int]:
-    """Return how often each rank's mark is in a sum."""
+def _count_marks(value: float, n: int) -> list[int]:
+    """Return how often each of ``n`` ranks' marks is in a sum."""
     return [int(value // MARK**rank % MARK) for rank in range(n)]
 
 
@@ -230,26 +232,27 @@ def buckets(
     first: int = 2**20,
     cap: int = 25 * 2**20,
 ) -> tuple[Figure, str]:
-    """Return a figure of when gradients are ready in backward and when DDP sends them, and its description.
+    """Return a figure of when gradients are ready and when DDP sends them, and its alternative text.
 
-    Each layer takes the share of the backward pass that its gradient has of all bytes, and an all_reduce is
-    a ring: a model, so that the idea is seen.
+    A simple model: each layer takes a share of the backward pass that is proportional to its gradient's
+    bytes, and an all_reduce is a ring.
 
     Parameters
     ----------
     layers
         For each layer, in forward order, the bytes of its gradient.
     backward
-        How long the backward pass takes, in seconds.
+        Duration of the backward pass, in seconds.
     bandwidth, latency
         Of a link, in bytes per second and in seconds.
     first, cap
-        How many bytes fill the first bucket, and the others: PyTorch's defaults.
+        Capacity of the first bucket, and of the others, in bytes; by default PyTorch's.
     """
     total = sum(layers.values())
-    groups = _bucketed(layers, first, cap)
+    groups = _assign_buckets(layers, first, cap)
 
     def ring(size: int) -> float:
+        """Return the seconds of a ring all_reduce of ``size`` bytes."""
         return 2 * (ranks - 1) * (latency + size / ranks / bandwidth)
 
     ready, free, bars, sent = 0.0, 0.0, [], []
@@ -275,7 +278,7 @@ def buckets(
         look = {"color": COLOURS[number % 6], "hatch": "////" if row else "", "edgecolor": "white"}
         ax.barh(row, length * scale, left=start * scale, height=0.7, linewidth=0.8, **look)
         fits = length * scale > 0.0092 * whole * len(name)
-        _write(ax, name if fits else str(number) * row, (start + length / 2) * scale, row)
+        _draw_label(ax, name if fits else str(number) * row, (start + length / 2) * scale, row)
     grey = {"color": "#a8a8a4", "edgecolor": "white", "height": 0.7}
     ax.barh(2, backward * scale, **grey)
     ax.barh(2, ring(total) * scale, left=backward * scale, hatch="////", **grey)
@@ -294,8 +297,8 @@ def buckets(
     )
 
 
-def _bucketed(layers: Mapping[str, int], first: int, cap: int) -> list[list[str]]:
-    """Fill buckets from the last layer to the first; one is full as soon as it holds its limit."""
+def _assign_buckets(layers: Mapping[str, int], first: int, cap: int) -> list[list[str]]:
+    """Assign layers to buckets, from last to first; a bucket is closed when it has reached its limit."""
     groups: list[list[str]] = [[]]
     held, limit = 0, first
     for name in reversed(layers):

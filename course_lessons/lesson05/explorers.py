@@ -1,4 +1,4 @@
-"""What can be moved in lesson 05."""
+"""Explorers (interactive figures) of lesson 05."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ LINKS = {6e9: "6 GB/s", 1.25e9: _("1.25 GB/s (10 Gbit/s)"), 25e9: "25 GB/s", 300
 
 
 def buckets() -> None:
-    """Let the learner choose link, bucket size and ranks, and see what hides behind the backward pass."""
+    """Display an explorer: how much communication backward hides, by link, bucket size and ranks."""
 
     def draw(bandwidth: float, cap: int, ranks: int, tied: bool) -> tuple[Figure, str]:
+        """Return the figure for these settings and its alternative text."""
         layers = {_("layer {i}").format(i=i): 8 * MIB for i in range(8)}
         if tied:
             layers = {"embedding": 32 * MIB} | layers

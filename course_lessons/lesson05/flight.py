@@ -1,4 +1,4 @@
-"""PyTorch's Flight Recorder: the last collectives of each rank, written to files and set side by side."""
+"""PyTorch's Flight Recorder: writes the last collectives of each rank to files, and compares the ranks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _PYTORCH = str(Path(torch.__file__).parent)
 
 @contextmanager
 def recorded(folder: str) -> Iterator[None]:
-    """Write this rank's record when the block ends, also where it ends with an error.
+    """Dump this rank's Flight Recorder to ``folder/rank_N`` when the block ends, also after an error.
 
-    NCCL's watchdog does so by itself where a collective takes too long; gloo leaves it to you.
+    Only for gloo: NCCL's watchdog writes its own dump if a collective times out.
     """
     try:
         yield
@@ -32,22 +32,22 @@ def recorded(folder: str) -> Iterator[None]:
 def show(folder: str) -> None:
     """Print for each collective where it was called, and which ranks called it."""
     files = sorted(Path(folder).glob("rank_*"), key=lambda file: int(file.name.rpartition("_")[2]))
-    records = {file.name.rpartition("_")[2]: _calls(file) for file in files}
+    records = {file.name.rpartition("_")[2]: _recorded_collectives(file) for file in files}
     if not any(records.values()):
         print(_("The ranks have left no record."))
         return
     for number in sorted(set().union(*records.values())):
-        calls = {own[number] for own in records.values() if number in own}
-        who = [
-            f"rank {rank} {_('called it') if number in own else _('NEVER CALLED IT')}"
-            for rank, own in records.items()
+        calls = {calls_of_rank[number] for calls_of_rank in records.values() if number in calls_of_rank}
+        states = [
+            f"rank {rank} {_('called it') if number in calls_of_rank else _('NEVER CALLED IT')}"
+            for rank, calls_of_rank in records.items()
         ]
-        print(f"{number}. {' / '.join(sorted(calls))}: {', '.join(who)}")
+        print(f"{number}. {' / '.join(sorted(calls))}: {', '.join(states)}")
 
 
-def _calls(file: Path) -> dict[int, str]:
-    """Return by their numbers the collectives that a rank called, each with the learner's line."""
-    found = {}
+def _recorded_collectives(file: Path) -> dict[int, str]:
+    """Return the collectives that a rank called, by sequence number, each with the learner's line."""
+    collectives = {}
     for entry in pickle.loads(file.read_bytes())["entries"]:
         name = entry["profiling_name"].partition(":")[2]
         lines = [
@@ -55,7 +55,7 @@ def _calls(file: Path) -> dict[int, str]:
             for frame in entry["frames"]
             if not frame["filename"].startswith(_PYTORCH)
         ]
-        found[entry["collective_seq_id"]] = (
+        collectives[entry["collective_seq_id"]] = (
             _("{name} in {first_line}").format(name=name, first_line=lines[0]) if lines else name
         )
-    return found
+    return collectives

@@ -1,4 +1,4 @@
-"""What prove.py compares: a small network, rows for each rank, and the two gradients that a way may give."""
+"""The parts of prove.py: a small network, rows for each rank, and two reference gradients."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from course_utils.data import load_digits
 
 
 class Proof:
-    """240 digits in a part for each rank; the gradient of all of them, and that of rank 0's part alone.
+    """240 digits divided among the ranks; the gradient of all of them, and that of rank 0's part alone.
 
     Parameters
     ----------
     device
-        Where this rank computes.
+        This rank's device.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -31,28 +31,33 @@ class Proof:
         torch.manual_seed(0)
         layers = nn.Flatten(), nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10)
         self.net = nn.Sequential(*layers).to(device)
-        self._known = [self._alone(rows) for rows in (torch.arange(240), self.part_0)]
+        self._reference_gradients = [self._gradient_of(rows) for rows in (torch.arange(240), self.part_0)]
 
     def loss(self, model: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-        """Return the mean loss over some rows."""
+        """Return the mean loss over the given rows."""
         return F.cross_entropy(model(self._x[rows]), self._y[rows])
 
     def report(self, way: str, sent: list[int]) -> None:
-        """Say what a way gave and what it sent, and begin again."""
-        found = self._take()
-        off = [f"{(torch.dist(found, g) / g.norm()).item():.0e}" for g in self._known]
+        """Print how far the gradient is from the two reference gradients, and how many buckets were sent.
+
+        Clears the gradients and ``sent``.
+        """
+        gradient = self._pop_gradient()
+        errors = [f"{(torch.dist(gradient, g) / g.norm()).item():.0e}" for g in self._reference_gradients]
         print(
             _(
                 "{way}: buckets sent: {n_sent}, off the whole by {first_off}, off part 0 by {second_off}"
-            ).format(way=way, n_sent=len(sent), first_off=off[0], second_off=off[1])
+            ).format(way=way, n_sent=len(sent), first_off=errors[0], second_off=errors[1])
         )
         sent.clear()
 
-    def _alone(self, rows: Tensor) -> Tensor:
+    def _gradient_of(self, rows: Tensor) -> Tensor:
+        """Return the gradient of the given rows, computed without communication."""
         self.loss(self.net, rows).backward()
-        return self._take()
+        return self._pop_gradient()
 
-    def _take(self) -> Tensor:
+    def _pop_gradient(self) -> Tensor:
+        """Return the network's gradient as one vector, and clear it."""
         gradient = torch.cat([p.grad.flatten() for p in self.net.parameters()])
         self.net.zero_grad()
         return gradient

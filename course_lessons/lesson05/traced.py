@@ -1,4 +1,4 @@
-"""A few steps under the profiler, the last two of them written to a file."""
+"""Profiles a few steps and writes the last two to a trace file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from torch.profiler import profile, record_function, schedule, supported_activit
 
 
 def steps(path: str) -> Iterator[bool]:
-    """Run the body of a loop five times, each a phase named ``step``; keep a trace of the last two.
+    """Yield five times, for the steps of a loop, and profile them; write a trace of the last two.
+
+    Each step is annotated as ``step``.
 
     Parameters
     ----------
     path
-        Where the trace is written, once the loop is through.
+        The file that the trace is written to after the last step.
 
     Yields
     ------

@@ -1,4 +1,4 @@
-"""What 06.frugal_step trains: its network, the step to beat, and what a step costs and changes."""
+"""The network of 06.frugal_step, the plain step to beat, and measurements of a step's cost and effect."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ ROWS, WIDTH, INNER, BLOCKS = 32_768, 64, 256, 10
 
 
 def challenge_model(width: int = WIDTH, inner: int = INNER, blocks: int = BLOCKS) -> nn.Sequential:
-    """Return residual blocks, and a head for ten classes."""
+    """Return residual blocks and a linear layer for ten classes."""
     return nn.Sequential(*(Block(width, inner) for _ in range(blocks)), nn.Linear(width, 10))
 
 
 def plain_step(model, x, y, loss_fn, optimizer):
+    """Run an ordinary training step; return its loss."""
     optimizer.zero_grad()
     loss = loss_fn(model(x), y)
     loss.backward()
@@ -34,7 +35,7 @@ def plain_step(model, x, y, loss_fn, optimizer):
 
 @worker.run_in_worker
 def step_cost(step, room):
-    """Return what a step of the challenge costs on a simulated T4: modelled seconds, and peak bytes."""
+    """Run a step on a simulated T4 with memory ``room``; return modelled seconds and peak bytes."""
     with memory.temporary_device(room) as device:
         with torch.device("meta"):
             model = challenge_model()
@@ -52,11 +53,17 @@ def step_cost(step, room):
 
 @functools.cache
 def plain_cost():
+    """Return the cost of the plain step; see `step_cost`."""
     return step_cost(plain_step, "2 GB")
 
 
 def after(step, size):
-    """Return what a step of so many rows does to a narrow network on the CPU, and what it takes."""
+    """Run a step with ``size`` rows on a small network on the CPU; return what it changed and used.
+
+    Attributes of the result: ``loss``; ``change`` of each parameter; ``dtypes`` of the parameters; ``peak``
+    bytes of activations; ``passes``, the number of forward passes of the first block; ``updates``, the number
+    of optimizer steps.
+    """
     torch.manual_seed(size)
     model = challenge_model(4, 8) if size == ROWS else challenge_model(8, 16)
     x, y = torch.randn(size, model[-1].in_features), torch.randint(10, (size,))
@@ -82,4 +89,5 @@ def after(step, size):
 
 @functools.cache
 def after_plain_step(size):
+    """Return the effect of the plain step; see `after`."""
     return after(plain_step, size)

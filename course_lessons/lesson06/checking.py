@@ -1,4 +1,4 @@
-"""What several checks of this lesson share."""
+"""Helpers for the checks of lesson 06."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from course_lessons.shared.checking import Alive
 
 
 class Block(nn.Module):
-    """A residual block, ``width`` features outside and ``inner`` inside: norm, up, GELU, dropout, down.
+    """A residual block, ``width`` features outside and ``inner`` inside: norm, linear, GELU, dropout, linear.
 
-    It shows what it makes to ``watch``, and counts its calls in ``calls``.
+    Its activations are added to ``watch``, and each call appends to ``calls``, unless these are None.
     """
 
     def __init__(self, width: int, inner: int, dropout: float = 0.0) -> None:
@@ -29,7 +29,7 @@ class Block(nn.Module):
         self.calls: list[int] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` and what the block adds to it."""
+        """Return ``x`` plus the block's output."""
         if self.calls is not None:
             self.calls.append(1)
         normed = self.norm(x)
@@ -42,13 +42,14 @@ class Block(nn.Module):
 
 
 class _Activations(list):
-    """What takes memory. (A list itself cannot be referenced weakly.)"""
+    """Stands for memory; a subclass, because a plain list does not support weak references."""
 
 
 class Card:
-    """A make-believe card on which a batch of ``most`` fits; notes what is tried and what is left over.
+    """A fake GPU with memory for a batch of ``most``; records batches tried, and memory kept alive.
 
-    Like a real training, a try holds memory in its frame, in a reference cycle, and in what it returns.
+    Like a real training, a try holds memory in its frame, in a reference cycle, and in its result.
+    ``left_over`` has the diagnoses of those that were still alive at the next try.
     """
 
     def __init__(self, most: int) -> None:
@@ -58,7 +59,7 @@ class Card:
         self._held: dict[str, weakref.ref[Any]] = {}
 
     def works(self, batch: int) -> Any:
-        """Train with a batch, or run out of memory."""
+        """Pretend to train with a batch; return a result, or raise ``torch.OutOfMemoryError``."""
         self.tried.append(batch)
         self.left_over |= {name for name, ref in self._held.items() if ref() is not None}
         if len(self.tried) > 200:

@@ -1,4 +1,4 @@
-"""Drawings of lesson 06: what lies in memory, and what saving it costs."""
+"""Drawings of lesson 06: the allocator's segments, memory over time, and what saving memory costs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IDLE = {"facecolor": "white", "edgecolor": "#444444", "hatch": "///"}
 
 
 def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
-    """Draw an allocator's ``most`` largest segments, each as a bar, and the pieces that are in use in them.
+    """Draw an allocator's ``most`` largest segments as bars, with the blocks that are in use.
 
     ``segments`` is what ``torch.cuda.memory_snapshot()`` returns.
     """
@@ -56,21 +56,21 @@ def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
 
 
 def turns(used: Mapping[str, Sequence[float]]) -> None:
-    """Draw the MiB in use after each turn of some loops, by name; lines that coincide stay visible."""
+    """Draw the MiB in use after each iteration of some loops, by name; lines that coincide stay visible."""
     fig, ax = plt.subplots(layout="constrained")
     styles = itertools.cycle(((7.0, "-"), (4.0, "-"), (1.5, "--")))
     for (name, values), (width, dash), colour in zip(used.items(), styles, COLOURS, strict=False):
         ax.plot(range(1, 1 + len(values)), values, dash, color=colour, linewidth=width, label=name)
     ax.set(xlabel=_("turn"), ylabel=_("allocated, MiB"), ylim=(0, None))
     ax.legend()
-    each = "; ".join(f"{n} {', '.join(f'{v:.1f}' for v in values)}" for n, values in used.items())
-    present(fig, _("MiB in use after each turn of a loop: {each}.").format(each=each))
+    description = "; ".join(f"{n} {', '.join(f'{v:.1f}' for v in values)}" for n, values in used.items())
+    present(fig, _("MiB in use after each turn of a loop: {each}.").format(each=description))
 
 
 def batch_curve(rows: Sequence[int], peaks: Sequence[float], drawn: Sequence[object], kind: str) -> None:
-    """Draw peaks of memory against the rows in a batch, and the curve that the learner drew before, in MiB.
+    """Draw peak memory in MiB against the rows in a batch, and the curve that the learner has guessed.
 
-    What of ``drawn`` is no number is left out. ``kind`` is ``"measured"`` or ``"modelled"``.
+    Items of ``drawn`` that are not numbers are left out. ``kind`` is ``"measured"`` or ``"modelled"``.
     """
     pairs = zip(rows, drawn, strict=False)
     guesses = [(n, float(guess)) for n, guess in pairs if isinstance(guess, int | float)]
@@ -90,21 +90,21 @@ def batch_curve(rows: Sequence[int], peaks: Sequence[float], drawn: Sequence[obj
     ax.set(xlabel=_("rows in the batch"), ylabel=_("peak memory, MiB"), ylim=(0, None))
     ax.set_xticks(list(rows), [str(n) for n in rows], rotation=45)
     ax.legend()
-    said = "" if guesses else _(" No curve of yours is there to compare.")
+    no_guess_note = "" if guesses else _(" No curve of yours is there to compare.")
     present(
         fig,
         _(
             "Peak memory is level for small batches, then a straight line up to {last_peak:.0f} MiB for "
             "{last_row} rows.{said}"
-        ).format(last_peak=peaks[-1], last_row=rows[-1], said=said),
+        ).format(last_peak=peaks[-1], last_row=rows[-1], said=no_guess_note),
     )
 
 
 def means(costs: Mapping[str, tuple[int, float]], kind: str) -> None:
-    """Draw what each way of saving memory saves and costs.
+    """Draw the peak memory and the time of each method of saving memory, relative to the first.
 
-    ``costs`` has for each way the peak in bytes and the seconds of a step; the others are compared with the
-    first. ``kind`` is ``"measured"`` or ``"modelled"``.
+    ``costs`` has for each method the peak in bytes and the seconds of a step. ``kind`` is ``"measured"`` or
+    ``"modelled"``.
     """
     usual, usual_time = next(iter(costs.values()))
     shares = {name: (peak / usual, time / usual_time) for name, (peak, time) in costs.items()}

@@ -1,4 +1,4 @@
-"""What can be moved in lesson 06."""
+"""Explorers (interactive figures) of lesson 06."""
 
 from __future__ import annotations
 
@@ -20,42 +20,43 @@ MOMENTS = (_("full of tensors"), _("half deleted"), _("24 MiB more"), _("all del
 
 
 def after(moments: int, size: int, emptied: bool) -> tuple[Allocator, str]:
-    """Return a card's allocator after the first ``moments`` of `MOMENTS`, and what happened last.
+    """Return a card's allocator after the first ``moments`` of `MOMENTS`, and a description of the last one.
 
-    Tensors of ``size`` bytes fill the card; ``empty_cache()`` follows each moment where ``emptied``.
+    Tensors of ``size`` bytes fill the card; if ``emptied``, ``empty_cache()`` is called after each moment.
     """
-    allocator, said = Allocator(CARD), _("nothing yet")
+    allocator, event = Allocator(CARD), _("nothing yet")
     held: list[Block] = []
     for moment in MOMENTS[:moments]:
         if moment == MOMENTS[0]:
             with suppress(torch.OutOfMemoryError):
                 while True:
                     held.append(allocator.allocate(size))
-            said = _("{n_held} tensors lie there").format(n_held=len(held))
+            event = _("{n_held} tensors lie there").format(n_held=len(held))
         elif moment == MOMENTS[1]:
             for block in held[::2]:
                 allocator.free(block)
             held = held[1::2]
-            said = _("{n_held} are left, with gaps between them").format(n_held=len(held))
+            event = _("{n_held} are left, with gaps between them").format(n_held=len(held))
         elif moment == MOMENTS[2]:
-            said = _("24 MiB: out of memory, and nothing is changed")
+            event = _("24 MiB: out of memory, and nothing is changed")
             with suppress(torch.OutOfMemoryError):
                 held.append(allocator.allocate(24 * MIB))
-                said = _("24 MiB: given")
+                event = _("24 MiB: given")
         else:
             for block in held:
                 allocator.free(block)
-            said = _("no tensor is left")
+            event = _("no tensor is left")
         if emptied:
             allocator.empty_cache()
-    return allocator, said
+    return allocator, event
 
 
 def allocator() -> None:
-    """Let the learner go through a story of an allocator, moment by moment."""
+    """Display an explorer: an allocator's fragmentation, moment by moment."""
 
     def draw(moments: int, size: int, emptied: bool) -> tuple[Figure, str]:
-        state, said = after(moments, size, emptied)
+        """Return the figure of the allocator's segments and its alternative text."""
+        state, event = after(moments, size, emptied)
         fig, ax = plt.subplots(figsize=(7.2, 2.6))
         fig.subplots_adjust(left=0.04, right=0.98, top=0.72, bottom=0.22)
         place = 0.0
@@ -75,8 +76,8 @@ def allocator() -> None:
         figures = _("allocated {used:.0f} MiB, reserved {reserved:.0f} MiB, free {free:.0f} MiB").format(
             used=used, reserved=reserved, free=free
         )
-        ax.set_title(_("{said}\n{figures} (modelled)").format(said=said, figures=figures))
-        return fig, _("A card of 100 MiB, modelled: {said}; {figures}.").format(said=said, figures=figures)
+        ax.set_title(_("{said}\n{figures} (modelled)").format(said=event, figures=figures))
+        return fig, _("A card of 100 MiB, modelled: {said}; {figures}.").format(said=event, figures=figures)
 
     Explorer(
         question=_(
@@ -105,20 +106,21 @@ def allocator() -> None:
 
 
 def _mib(nbytes: int) -> str:
+    """Return a size in MiB as text."""
     return f"{nbytes // MIB} MiB"
 
 
 ROWS, WIDTH = 2048, 256
 KEPT = 4 * ROWS * (WIDTH + 4 * WIDTH + 4 * WIDTH)
-"""Bytes that a block of the lesson keeps beside its input: what its two layers and its GELU need."""
+"""Bytes that a block saves for backward beside its input: what its two layers and its GELU need."""
 INPUT = 4 * ROWS * WIDTH
-"""Bytes of what goes into a block: all that a checkpointed one keeps."""
+"""Bytes of a block's input: all that a checkpointed block saves."""
 
 
 def mountain_heights(checkpointed: tuple[bool, ...]) -> Iterator[tuple[str, int]]:
-    """Yield bytes of activations after each block, forward and then backward, by the lesson's count.
+    """Yield the phase, and the bytes of saved activations, after each block, forward and then backward.
 
-    ``checkpointed`` says for each block whether it is computed again.
+    ``checkpointed`` says for each block whether it is recomputed.
     """
     height = 0
     for again in checkpointed:
@@ -133,9 +135,10 @@ def mountain_heights(checkpointed: tuple[bool, ...]) -> Iterator[tuple[str, int]
 
 
 def mountain(blocks: int = 6) -> None:
-    """Let the learner choose which blocks are computed again, and see the peak."""
+    """Display an explorer: which blocks are checkpointed, and the peak of activation memory."""
 
     def draw(**again: bool) -> tuple[Figure, str]:
+        """Return the bar chart of activation memory and its alternative text."""
         steps = list(mountain_heights(tuple(again.values())))
         fig, ax = plt.subplots(figsize=(7.2, 3.2))
         fig.subplots_adjust(left=0.1, right=0.98, top=0.87, bottom=0.17)

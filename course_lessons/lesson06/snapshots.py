@@ -1,7 +1,7 @@
 """Memory snapshots: what was allocated and freed when, and by which line of the program.
 
-``torch.cuda.memory._record_memory_history`` and ``_dump_snapshot`` make them; ``torch.sim.memory`` does
-the same for the simulated device.
+``torch.cuda.memory._record_memory_history`` and ``_dump_snapshot`` create them; ``torch.sim.memory`` does the
+same for the simulated device.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ RECORDED = content.recorded("snapshot_simulated_t4.pickle")
 
 
 def load(path: str | Path = RECORDED) -> dict[str, Any]:
-    """Return a snapshot that ``_dump_snapshot`` wrote. Open only files that you trust: it is a pickle."""
+    """Load a snapshot file that ``_dump_snapshot`` wrote. It is a pickle: open only files that you trust."""
     return pickle.loads(Path(path).read_bytes())
 
 
 def allocations(snapshot: dict[str, Any], device: int = 0) -> list[dict[str, Any]]:
-    """Return every block of a snapshot's history, in the order in which they were allocated.
+    """Return every block in a snapshot's history, in the order of allocation.
 
-    ``snapshot`` is what ``torch.cuda.memory._snapshot()`` returns, or `load`. Each block has ``"bytes"``,
-    ``"line"`` (the program's own line that asked for it, such as ``"train.py, line 12: update"``, or, while
-    the notebook runs, ``"line 9: optimizer.step()"``), ``"function"`` (that line is in it), and the numbers
-    of the events between which it was in use, ``"start"`` and ``"end"`` (None: until now). Blocks that were
-    there before have the line ``"before"``.
+    ``snapshot`` is what ``torch.cuda.memory._snapshot()`` or `load` returns. The keys of a block:
+    ``"bytes"``; ``"line"``, the line of the program that allocated it, such as ``"train.py, line 12:
+    update"``, or, in a running notebook, ``"line 9: optimizer.step()"``; ``"function"``, the function of that
+    line; ``"start"`` and ``"end"``, the numbers of the events at which it was allocated and freed (None: not
+    freed). Blocks allocated before the recording have the line ``"before"``.
     """
     blocks: list[dict[str, Any]] = []
     in_use: dict[int, dict[str, Any]] = {}
@@ -47,7 +47,7 @@ def allocations(snapshot: dict[str, Any], device: int = 0) -> list[dict[str, Any
     events = [event for event in events if event["action"] in ("alloc", "free_completed")]
     for number, event in enumerate(events):
         if event["action"] == "alloc":
-            line, function = _own_line(event["frames"])
+            line, function = _program_line(event["frames"])
             block = {"line": line, "function": function, "start": number}
             blocks.append({"bytes": event["size"], **block, "end": None})
             in_use[event["addr"]] = blocks[-1]
@@ -63,10 +63,11 @@ def allocations(snapshot: dict[str, Any], device: int = 0) -> list[dict[str, Any
 
 
 def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str = "forward") -> None:
-    """Draw a snapshot's history: what was in memory from event to event, by the line that asked for it.
+    """Draw the memory in use from event to event, stacked by the line that allocated it.
 
-    At most ``most`` lines get a colour of their own, if they are thick enough to see; the others share one.
-    Steps, which the allocations of the function ``begins`` begin, are numbered, every second one is shaded.
+    At most ``most`` lines have a colour of their own, if they are thick enough to see; the others share one.
+    Steps begin with the allocations of the function ``begins``; they are numbered, and every second one is
+    shaded.
     """
     blocks = allocations(snapshot, device)
     ends = 1 + max((n for block in blocks for n in (block["start"], block["end"] or 0)), default=0)
@@ -75,13 +76,13 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str =
         curve = curves.setdefault(block["line"], [0] * ends)
         for i in range(block["start"], ends if block["end"] is None else block["end"]):
             curve[i] += block["bytes"]
-    together = _sum(curves.values())
+    together = _elementwise_sum(curves.values())
     peak = max(together, default=0)
     ranked = sorted(curves, key=lambda line: max(curves[line]), reverse=True)
     thick = [line for line in ranked[:most] if max(curves[line]) > peak / 100]
     layers = [(line, curves[line]) for line in curves if line in thick]
     rest = [curves[line] for line in curves if line not in thick]
-    if max(others := _sum(rest), default=0) > peak / 100:
+    if max(others := _elementwise_sum(rest), default=0) > peak / 100:
         layers.append(
             (
                 ngettext("{n_rest} other line", "{n_rest} other lines", len(rest)).format(n_rest=len(rest)),
@@ -94,7 +95,7 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str =
     look = {"labels": [line for line, _ in layers], "colors": COLOURS, "step": "post", "lw": 0}
     if layers:
         ax.stackplot(range(ends), heights, **look)
-    starts = _starts(blocks, begins)
+    starts = _step_starts(blocks, begins)
     for number, (start, end) in enumerate(pairwise([*starts, ends]), 1):
         if number % 2:
             ax.axvspan(start, end, color="#eeeeea", zorder=0)
@@ -116,24 +117,26 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str =
     )
 
 
-def _starts(blocks: list[dict[str, Any]], function: str) -> list[int]:
-    """Return the events at which a function allocates, and another one did before."""
+def _step_starts(blocks: list[dict[str, Any]], function: str) -> list[int]:
+    """Return the events at which a function begins to allocate, after another one has."""
     named = [b for b in blocks if b["line"] != "before"]
     pairs = pairwise([{"function": ""}, *named])
     return [b["start"] for a, b in pairs if b["function"] == function != a["function"]]
 
 
-def _sum(curves: Iterable[list[int]]) -> list[int]:
+def _elementwise_sum(curves: Iterable[list[int]]) -> list[int]:
+    """Return the elementwise sum of lists."""
     return [sum(values) for values in zip(*curves, strict=True)]
 
 
 _INSTALLED = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+)/")
 
 
-def _own_line(frames: list[dict[str, Any]]) -> tuple[str, str]:
-    """Return the innermost line of Python that is the program's, and the function it is in.
+def _program_line(frames: list[dict[str, Any]]) -> tuple[str, str]:
+    """Return the innermost line of the program in a stack, as text, and its function.
 
-    What is installed is a library's: it is told where nothing else is left. PyTorch's lines never are.
+    Lines of installed packages are taken only if there are no others; PyTorch's never, then it is
+    ``"PyTorch"``.
     """
     others = []
     for frame in frames:
@@ -146,10 +149,11 @@ def _own_line(frames: list[dict[str, Any]]) -> tuple[str, str]:
         place = _("line {line}").format(line=frame["line"])
         if any(part.startswith("ipykernel_") for part in path.parts):
             text = linecache.getline(frame["filename"], frame["line"]).strip()
-            return _shortened(f"{place}: {text or function}"), function
+            return _truncated(f"{place}: {text or function}"), function
         return f"{path.name}, {place}" + f": {function}" * (function != "<module>"), function
     return "PyTorch", ""
 
 
-def _shortened(text: str, most: int = 36) -> str:
+def _truncated(text: str, most: int = 36) -> str:
+    """Return a text, truncated to ``most`` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,4 +1,4 @@
-"""What a training step costs, in memory and time, and a small card to run out of."""
+"""Measures the memory and time of a training step; a small simulated card that runs out of memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from simgpu import worker
 
 
 def on_small_card(work: Callable[[torch.device], Any], *, expandable_segments: bool = False) -> Any:
-    """Run ``work(card)`` on a simulated device of 100 MiB, and return what it returns.
+    """Run ``work(card)`` on a simulated device of 100 MiB and return its result, or print why not.
 
     ``expandable_segments`` is as in ``PYTORCH_ALLOC_CONF``.
     """
@@ -39,37 +39,38 @@ def try_it(
     step: Callable[..., object],
     **how: Any,
 ) -> tuple[int, float]:
-    """Train the lesson's blocks for a step, and return its peak of memory in bytes and its time in seconds.
+    """Train the lesson's blocks for a step; return the peak memory in bytes and the time in seconds.
 
-    On the simulated device the tensors are no_data: the figures need no values.
+    On the simulated device the tensors have no values: the figures do not need them.
 
     Parameters
     ----------
     device
-        A device with a meter.
+        A device that counts its memory.
     blocks
-        Given the activation, makes the model; it has 256 inputs and 10 classes.
+        Returns the model for an activation; it has 256 inputs and 10 classes.
     rows, activation, optimizer, dtype
-        What is trained; ``dtype`` goes to the step, and float16 gets a scaler.
+        Batch size, activation, optimizer class; ``dtype`` is passed to the step, and float16 gets a scaler.
     step
-        Called with model, optimiser, scaler, inputs, labels, ``dtype=`` and the words in ``how``.
+        Called with model, optimizer, scaler, inputs, labels, ``dtype=`` and the keyword arguments ``how``.
     """
     gc.collect()
-    before = torch.get_device_module(device).memory_allocated(device)
+    bytes_before = torch.get_device_module(device).memory_allocated(device)
     with memory.NoData() if device.type == "sim" else nullcontext():
         model = blocks(activation).to(device)
-        made = optimizer(model.parameters())
+        new_optimizer = optimizer(model.parameters())
         x = torch.randn(rows, 256, device=device)
         y = torch.randint(10, (rows,), device=device)
         scaler = torch.amp.GradScaler(device.type, init_scale=2.0**10, enabled=dtype is torch.float16)
-        once = partial(step, model, made, scaler, x, y, dtype=dtype, **how)
-        return cost(once, device, before)
+        run_step = partial(step, model, new_optimizer, scaler, x, y, dtype=dtype, **how)
+        return cost(run_step, device, bytes_before)
 
 
 def cost(step: Callable[[], object], device: torch.device, before: int) -> tuple[int, float]:
-    """Return the peak memory in bytes above ``before``, and the time in seconds, of a second step.
+    """Return the peak memory of a step in bytes, less ``before``, and its time in seconds.
 
-    The first makes the optimiser's state. ``before`` is what was in use before the model was made.
+    A first step, which allocates the optimizer's state, is not counted. ``before`` is the memory in use
+    before the model was created.
     """
     module = torch.get_device_module(device)
     step()

@@ -1,9 +1,9 @@
-"""What the checks of the detective's loops share.
+"""Helpers for the checks of the six loops with a planted fault.
 
-A loop is judged twice: its numbers and the weights it leaves are compared with those of the given loop, at a
-small size; then what it asked of the simulated device is looked at. A wrong result is compared with those of
-known mistakes: where the weights are wrong, a known mistake must leave the same weights; where they are
-right, it must return the same numbers.
+A loop is judged twice: at a small size its numbers and weights are compared with those of the given loop;
+then the work that it requested of the simulated device is examined. A wrong result is compared with those of
+known mistakes: if the weights are wrong, a known mistake must leave the same weights; if they are right, it
+must return the same numbers.
 """
 
 from __future__ import annotations
@@ -30,26 +30,29 @@ from .detective import Run
 Loop = Callable[..., Any]
 
 SLACK = {"a": 0.7, "b": 0.7}
-"""Which share of what the reference gains an answer may leave lying; 0.3 for the others. The waits of loop a
-and the copies of loop b are counted, so the time need only show that the mend costs less than they did."""
+"""The share of the reference's gain that an answer may miss; 0.3 for the others. The waits of loop a and the
+copies of loop b are counted, so the time need only show that the repair costs less than they did."""
 
 _TOLERANCE = {"e": 0.05}
-"""How far a number may be off, as a share; rounding in float32 for the others."""
+"""The relative tolerance of a result; float32 rounding for the others."""
 
 
 @functools.cache
 def reference_run(letter: str) -> Run:
+    """Return the run of the reference for a loop, on the simulated device."""
     reference = getattr(lesson("07"), f"mend_{letter}").reference
     return detective.run(letter, reference, facts=False)
 
 
 @functools.cache
 def faulty_run(letter: str) -> Run:
+    """Return the run of the given, faulty loop, on the simulated device."""
     return detective.run(letter, facts=False)
 
 
 @functools.cache
-def _on_cpu(letter: str, loop: Loop | None = None) -> Run:
+def _cpu_run(letter: str, loop: Loop | None = None) -> Run:
+    """Return a loop's run on the CPU; by default the faulty loop's."""
     return detective.run_on_cpu(letter, loop)
 
 
@@ -60,9 +63,12 @@ def limit(letter: str) -> float:
 
 
 def judge_result(letter: str, got: Run, judge: Judge, known_mistakes: Mapping[str, Loop]) -> None:
-    """Compare what was returned, and the weights, with those of the given loop."""
-    right, tolerance = _on_cpu(letter), _TOLERANCE.get(letter, 1e-4)
-    listed = _numbers(got.result, judge)
+    """Compare the returned numbers, the weights and the optimizer steps with those of the given loop.
+
+    ``known_mistakes`` has a wrong loop for each diagnosis.
+    """
+    right, tolerance = _cpu_run(letter), _TOLERANCE.get(letter, 1e-4)
+    listed = _python_floats(got.result, judge)
     for dtype in got.dtypes - {torch.float32}:
         judge.no(
             "weights-dtype",
@@ -88,7 +94,7 @@ def judge_result(letter: str, got: Run, judge: Judge, known_mistakes: Mapping[st
     if trained and any(listed) and all(map(rounded, listed, right.result)):
         judge.no("rounded", seen=f"{listed[0]:.7g}", expected=f"{right.result[0]:.7g}")
     for diagnosis, loop in known_mistakes.items():
-        mistake = _on_cpu(letter, loop)
+        mistake = _cpu_run(letter, loop)
         if how_far_off(mistake.moved, right.moved) <= tolerance:
             follows = trained and nearly(1e-3, 1e-6)(listed, mistake.result)
         else:
@@ -98,7 +104,8 @@ def judge_result(letter: str, got: Run, judge: Judge, known_mistakes: Mapping[st
     judge.no(seen=seen, expected=expected)
 
 
-def _numbers(result: Any, judge: Judge) -> list[float]:
+def _python_floats(result: Any, judge: Judge) -> list[float]:
+    """Return the result as floats; refuse anything but a list of Python numbers."""
     values = result if isinstance(result, (list, tuple)) else [result]
     if any(isinstance(value, Tensor) for value in values):
         judge.no(seen=_("tensors in the place of numbers"), expected=_("Python numbers"))
@@ -107,7 +114,7 @@ def _numbers(result: Any, judge: Judge) -> list[float]:
 
 
 def times(letter: str, got: Run) -> dict[str, str]:
-    """Return what ``judge.no`` shows of an answer's modelled time, and of what it may take."""
+    """Return the arguments ``seen`` and ``expected`` of ``judge.no`` about an answer's modelled time."""
     given = seconds(faulty_run(letter).seconds)
     return {
         "seen": _("{seconds} (modelled); the given loop takes {given}").format(
@@ -120,9 +127,10 @@ def times(letter: str, got: Run) -> dict[str, str]:
 def judge_waits(
     got: Run, judge: Judge, own: int = 0, few: int | None = None, diagnosis: str = "waits-each-step"
 ) -> None:
-    """Refuse a wait in each step, and more than ``few`` waits; ``own`` are no fault of the answer's.
+    """Refuse an answer that waits in each step, or more than ``few`` times in all.
 
-    The first step or the last may do without: its number is asked for before or after it is made.
+    The first or the last step may do without a wait: its number is read before or after it. ``own`` waits are
+    not counted as the answer's.
     """
     stood, steps = [0, *(step.waits for step in got.steps)], len(got.steps)
     waits = stood[-1] - own
@@ -147,13 +155,14 @@ def mend(
     diagnoses: Mapping[str, str],
     **texts: Any,
 ) -> Exercise:
-    """Return the exercise of one of the detective's loops.
+    """Return the exercise of repairing one of the loops.
 
-    ``judge_small`` gets the run at a small size, which alone has values; then ``judge_work`` the run in which
-    times count.
+    ``judge_small`` is called with the run at a small size, in which tensors have values; then ``judge_work``
+    with the run in which times count.
     """
 
     def check(answer: Loop, judge: Judge) -> None:
+        """Judge an answer."""
         if simgpu.unavailable_reason():
             print(_("Judged without the simulated device: the result, not the time."))
             judge_result(letter, detective.run_on_cpu(letter, answer), judge, known_mistakes)

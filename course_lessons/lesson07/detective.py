@@ -1,7 +1,7 @@
-"""Runs the six loops with a planted fault on a simulated device of their own, and shows what they did.
+"""Runs the six loops with a planted fault on a temporary simulated device, and shows what they did.
 
-That is so whatever device the notebook uses. `run` returns what a loop gave, how long it took (modelled),
-and what it asked of the device when; `present` shows it.
+The notebook's device does not matter. `run` returns a loop's result, its modelled time, and what it requested
+of the device; `present` displays it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from simgpu.timeline import Timeline
 
 @dataclass
 class Step:
-    """Totals when the optimizer had made a step: host time, waits (copies to the device left out), spans."""
+    """Totals at the end of a step: host seconds, waits (except for copies to the device), spans."""
 
     host: float
     waits: int
@@ -45,41 +45,41 @@ class Step:
 
 @dataclass
 class Run:
-    """What a loop did. Times, counters and steps are the simulated device's; on a CPU there are none."""
+    """What a loop did. Times, counters and steps are the simulated device's; on a CPU they are empty."""
 
-    result: Any = None  # what it returned
-    moved: list[Tensor] = field(default_factory=list)  # how much each weight changed
+    result: Any = None  # the loop's return value
+    moved: list[Tensor] = field(default_factory=list)  # the change of each parameter
     optimizer_steps: int = 0
     dtypes: set[torch.dtype] = field(default_factory=set)  # of the weights at these steps and at the end
     devices: set[str] = field(default_factory=set)  # types of the weights' devices at these steps
     calls: int = 0  # of the model
-    changed: bool = False  # whether the tensors it was given changed; looked at where there are values
-    seconds: float = 0.0  # until the device was done
+    changed: bool = False  # whether it modified its input tensors; only checked if they have values
+    seconds: float = 0.0  # modelled time until the device was done
     counters: Counters = field(default_factory=Counters)
     timeline: Timeline = field(default_factory=Timeline)
     steps: list[Step] = field(default_factory=list)
-    facts: profiling.Facts | None = None  # what tells its regime, where it was asked for
+    facts: profiling.Facts | None = None  # None if not requested
 
     @property
     def step_spans(self) -> list[Sequence[Span]]:
-        """What was asked of the device in each step, up to the optimizer's step."""
+        """The device's spans of each step, up to and including the optimizer's."""
         ends = [step.spans for step in self.steps]
         parts = zip([0, *ends], ends, strict=False)
         return [self.timeline.spans[begin:end] for begin, end in parts]
 
     @property
     def step_bytes(self) -> list[float]:
-        """How many bytes the kernels of each step read and write."""
+        """The bytes that the kernels of each step read and write."""
         return [sum(s.bytes for s in spans if s.kind == "kernel") for spans in self.step_spans]
 
     @property
     def rest_seconds(self) -> float:
-        """For how long the device computes what was asked of it after the last step."""
+        """The seconds of kernels launched after the last step."""
         return computing_seconds(self.timeline.spans[self.steps[-1].spans if self.steps else 0 :])
 
     @property
     def trace(self) -> Trace:
-        """What happened, with the steps as phases; copies that no picture would show are left out."""
+        """The trace, with the steps as phases; copies to the host too short to be visible are left out."""
         spans = list(self.timeline.spans)
         back = [span for span in spans if "device to host" in span.lane]
         if sum(span.seconds for span in back) < self.seconds / 200:
@@ -94,13 +94,14 @@ class Run:
         return Trace(spans + phases, "modelled")
 
     def until(self, steps: int | None) -> Timeline:
-        """Return the timeline of the first steps, or of all."""
+        """Return the timeline of the first ``steps`` steps; of all if None, or if there are fewer."""
         if steps is None or len(self.steps) < steps:
             return self.timeline
         return Timeline(self.timeline.spans[: self.steps[steps - 1].spans])
 
 
 def computing_seconds(spans: Sequence[Span]) -> float:
+    """Return the total seconds of kernels."""
     return sum(span.seconds for span in spans if span.kind == "kernel")
 
 
@@ -108,24 +109,24 @@ def computing_seconds(spans: Sequence[Span]) -> float:
 def run(
     letter: str, loop: Callable[..., Any] | None = None, *, values: bool = False, facts: bool = True
 ) -> Run:
-    """Run a loop on a simulated device of its own, and return what it did.
+    """Run a loop on a temporary simulated device, and return what it did.
 
     Parameters
     ----------
     letter
         The case: ``"a"`` to ``"f"``.
     loop
-        What to run in the faulty loop's place; by default the faulty loop.
+        The loop to run; by default the faulty one.
     values
-        Run a case that is too large to compute at a small size, with values. Otherwise its result and its
-        weights mean nothing.
+        Whether to run at a small size and compute values, if the case is normally run without. Without
+        values, its result and weights are meaningless.
     facts
-        Whether to work out the run's `profiling.Facts`.
+        Whether to compute the run's `profiling.Facts`.
 
     Raises
     ------
     RuntimeError
-        Where this PyTorch cannot have the simulated device.
+        If this PyTorch does not support the simulated device.
     """
     case, done = CASES[letter], Run()
     no_data = case.no_data and not values
@@ -135,10 +136,10 @@ def run(
         memory.NoData() if no_data else nullcontext(),
     ):
         arguments = case.prepare(device, no_data)
-        given = _copies(arguments) if values else []
+        given = _cpu_copies(arguments) if values else []
         clock, counted = simgpu.clock(device), profiling.Counted(device)
         optimizer = _optimizer(arguments)
-        optimizer.register_step_post_hook(lambda *_: done.steps.append(_totals(done, clock)))
+        optimizer.register_step_post_hook(lambda *_: done.steps.append(_step_totals(done, clock)))
         with _recording(done, arguments):
             torch.sim.synchronize(device)
             start = clock.host
@@ -153,12 +154,12 @@ def run(
         if facts:
             trace = Trace(done.timeline.spans, "modelled")
             done.facts = profiling.facts_of(trace, len(done.steps) or 1, counted)
-        done.changed = values and not same(given, _copies(arguments))
+        done.changed = values and not same(given, _cpu_copies(arguments))
     return done
 
 
 def run_on_cpu(letter: str, loop: Callable[..., Any] | None = None) -> Run:
-    """Run a loop on the CPU, at its small size: what can be judged without the simulated device."""
+    """Run a loop on the CPU at its small size; used if there is no simulated device, and for results."""
     case, done = CASES[letter], Run()
     with full_float32():
         arguments = case.prepare(torch.device("cpu"), False)
@@ -169,13 +170,15 @@ def run_on_cpu(letter: str, loop: Callable[..., Any] | None = None) -> Run:
 
 @contextmanager
 def _recording(done: Run, arguments: Sequence[Any]) -> Iterator[None]:
-    """Record calls of the model, steps of the optimizer, and the weights' dtypes, devices and change."""
+    """Record model calls, optimizer steps, and the weights' dtypes, devices and change in the block."""
     model, optimizer = arguments[0], _optimizer(arguments)
 
     def called(*_: Any) -> None:
+        """Count a call of the model."""
         done.calls += 1
 
     def stepped(*_: Any) -> None:
+        """Count a step, and record the weights' dtypes and devices."""
         done.optimizer_steps += 1
         weights = [p for group in optimizer.param_groups for p in group["params"]]
         done.dtypes.update(p.dtype for p in weights)
@@ -190,19 +193,23 @@ def _recording(done: Run, arguments: Sequence[Any]) -> Iterator[None]:
     done.moved = [new - old for new, old in zip(after, before, strict=True)]
 
 
-def _copies(arguments: Sequence[Any]) -> list[Tensor]:
+def _cpu_copies(arguments: Sequence[Any]) -> list[Tensor]:
+    """Return copies on the CPU of the tensors in the arguments."""
     return [t.detach().cpu().clone() for t in tensors_in(arguments)]
 
 
 def _weights(model: nn.Module) -> list[Tensor]:
+    """Return copies on the CPU of a model's parameters."""
     return [p.detach().cpu().clone() for p in model.parameters()]
 
 
 def _optimizer(arguments: Sequence[Any]) -> torch.optim.Optimizer:
+    """Return the optimizer among a loop's arguments."""
     return next(a for a in arguments if isinstance(a, torch.optim.Optimizer))
 
 
-def _totals(done: Run, clock: Any) -> Step:
+def _step_totals(done: Run, clock: Any) -> Step:
+    """Return the totals so far; blocking copies to the device are not counted as waits."""
     sent = (copy for copy in done.counters.copies if copy.code == "h2d")
     blocking = sum(not (copy.pinned and copy.non_blocking) for copy in sent)
     return Step(clock.host, done.counters.synchronizations - blocking, len(done.timeline.spans))
@@ -212,15 +219,15 @@ def _totals(done: Run, clock: Any) -> Step:
 
 
 def present(letter: str, loop: Callable[..., Any] | None = None) -> None:
-    """Show a loop: its source, what it asked of the simulated device, and what happened when.
+    """Display a loop: its source, the work it requested of the simulated device, and the timeline.
 
     Parameters
     ----------
     letter
         The case: ``"a"`` to ``"f"``.
     loop
-        The learner's loop: then its figures are set beside the faulty loop's, on the same time axis, once
-        the check accepts it.
+        The learner's loop: if the check accepts it, its figures are displayed beside the faulty loop's, on
+        the same time axis. By default the faulty loop is displayed alone.
     """
     case = CASES[letter]
     if loop is None:
@@ -236,7 +243,7 @@ def present(letter: str, loop: Callable[..., Any] | None = None) -> None:
             )
         )
         _show_figures({f"loop {letter}": before}, case)
-        _draw(_("Loop {letter}").format(letter=letter), before, case)
+        _draw_timeline(_("Loop {letter}").format(letter=letter), before, case)
         return
     from course_utils.exercises import lesson  # they import this module
 
@@ -252,10 +259,13 @@ def present(letter: str, loop: Callable[..., Any] | None = None) -> None:
     )
     names = _("before"), _("mended")
     _show_figures(dict(zip(names, (before, after), strict=True)), case)
-    _draw(_("Your loop {letter}").format(letter=letter), after, case, before.until(case.drawn).seconds)
+    _draw_timeline(
+        _("Your loop {letter}").format(letter=letter), after, case, before.until(case.drawn).seconds
+    )
 
 
 def _show_code(code: str) -> None:
+    """Display Python code, highlighted in a notebook."""
     if in_notebook():
         from IPython.display import Markdown, display
 
@@ -265,13 +275,14 @@ def _show_code(code: str) -> None:
 
 
 def _show_figures(runs: Mapping[str, Run], case: Case) -> None:
+    """Show a table of runs: busy share, launches, waits, copies."""
     rows = [
         (
             _("the device computes"),
             *(_("{busy:.0%} of the time").format(busy=r.facts.busy) for r in runs.values()),
         ),
         (_("kernels launched"), *(f"{r.counters.launches:,}" for r in runs.values())),
-        (_("the host waited"), *(_times(r.counters.synchronizations) for r in runs.values())),
+        (_("the host waited"), *(_count_text(r.counters.synchronizations) for r in runs.values())),
         (_("copies to the device"), *(f"{r.counters.copies_to_device:,}" for r in runs.values())),
     ]
     show_table(
@@ -281,11 +292,13 @@ def _show_figures(runs: Mapping[str, Run], case: Case) -> None:
     )
 
 
-def _times(number: int) -> str:
+def _count_text(number: int) -> str:
+    """Return a count as text."""
     return _("once") if number == 1 else _("{number:,} times").format(number=number)
 
 
-def _draw(name: str, done: Run, case: Case, until: float | None = None) -> None:
+def _draw_timeline(name: str, done: Run, case: Case, until: float | None = None) -> None:
+    """Draw the timeline of the steps that the case shows."""
     drawn = done.until(case.drawn)
     shown = _("all steps") if case.drawn is None else _("the first {drawn} steps").format(drawn=case.drawn)
     if case.drawn == 1:

@@ -1,4 +1,4 @@
-"""Drawings of lesson 07: who did what when, and what a change brought."""
+"""Drawings of lesson 07: timelines of host and device, and the effect of changes."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ _DOINGS = {
 
 
 def timelines(traces: Mapping[str, Trace]) -> None:
-    """Draw traces below each other, each with its own time axis and a lane a host and device engine.
+    """Draw traces below each other, each with its own time axis; one lane for the host and each device
+    engine.
 
-    What is too short to see by itself is drawn as bars whose height is its share of the time. ``traces`` has
-    for each title a trace, as ``traces.trace`` or ``traces.read`` return.
+    Spans too short to see are drawn as bars whose height is the share of the time that they cover. ``traces``
+    has for each title a trace, as ``traces.trace`` or ``traces.read`` returns it.
     """
     lanes = {title: trace.lanes or [_("host")] for title, trace in traces.items()}
     heights = [0.62 + 0.34 * len(names) for names in lanes.values()]
@@ -43,8 +44,8 @@ def timelines(traces: Mapping[str, Trace]) -> None:
     fig, axes = plt.subplots(
         len(traces), 1, figsize=size, layout="constrained", height_ratios=heights, squeeze=False
     )
-    shown: dict[str, Rectangle] = {}
-    said, binned = [], False
+    legend_boxes: dict[str, Rectangle] = {}
+    trace_texts, binned = [], False
     for ax, (title, trace) in zip(axes.flat, traces.items(), strict=True):
         unit, scale = ("ms", 1e3) if trace.seconds >= 1e-3 else ("µs", 1e6)
         filled = np.zeros((len(lanes[title]), _BINS))
@@ -55,9 +56,9 @@ def timelines(traces: Mapping[str, Trace]) -> None:
                 if not spans:
                     continue
                 if name:
-                    shown[name] = Rectangle((0, 0), 1, 1, **look)
+                    legend_boxes[name] = Rectangle((0, 0), 1, 1, **look)
                 long = [s for s in spans if s.seconds * _BINS > trace.seconds]
-                shares = _shares([s for s in spans if s.seconds * _BINS <= trace.seconds], trace)
+                shares = _bin_shares([s for s in spans if s.seconds * _BINS <= trace.seconds], trace)
                 if shares.any():
                     binned = True
                     at = np.flatnonzero(shares)
@@ -74,14 +75,14 @@ def timelines(traces: Mapping[str, Trace]) -> None:
                     if kind == "phase" and span.seconds > trace.seconds / 12:
                         at = (start + length / 2, y)
                         ax.annotate(span.name, at, ha="center", va="center", fontsize=8.5)
-        ax.set_yticks(range(len(lanes[title])), [_lane(lane) for lane in lanes[title]])
+        ax.set_yticks(range(len(lanes[title])), [_lane_label(lane) for lane in lanes[title]])
         ax.set(ylim=(len(lanes[title]) - 0.5, -0.5), xlim=(0, trace.seconds * scale or 1))
         ax.set_title(
             _("{title} ({kind}, {unit})").format(title=title, kind=_(trace.kind), unit=unit),
             fontsize=10,
         )
         ax.grid(visible=False)
-        said.append(
+        trace_texts.append(
             _("{title}: {seconds}, device busy {busy:.0%}, host waits {waiting:.0%}").format(
                 title=title,
                 seconds=seconds(trace.seconds),
@@ -89,21 +90,21 @@ def timelines(traces: Mapping[str, Trace]) -> None:
                 waiting=trace.share("wait", on_host=True),
             )
         )
-    names = [name for name, _, _ in _DOINGS.values() if name in shown]
-    looks = [shown[name] for name in names]
+    names = [name for name, _, _ in _DOINGS.values() if name in legend_boxes]
+    looks = [legend_boxes[name] for name in names]
     fig.legend(looks, names, loc="outside upper center", ncols=6, fontsize=9)
     if binned:
         note = _("Bars too short to see become one, as high as their share of the time.")
         fig.supxlabel(note, fontsize=9)
-    present(fig, _("Timelines of host and device. {said}.").format(said="; ".join(said)))
+    present(fig, _("Timelines of host and device. {said}.").format(said="; ".join(trace_texts)))
 
 
 _BINS = 240
-"""A span that is shorter than this part of a timeline is two or three pixels wide."""
+"""Bins of a timeline's duration: a span shorter than one is at most two or three pixels wide."""
 
 
-def _shares(spans: Sequence[Span], trace: Trace) -> np.ndarray:
-    """Return which share of each of `_BINS` parts of a trace the spans take."""
+def _bin_shares(spans: Sequence[Span], trace: Trace) -> np.ndarray:
+    """Return for each of `_BINS` equal parts of a trace the share of it that the spans cover."""
     edges = np.linspace(0, trace.seconds, _BINS + 1)
     shares = np.zeros(_BINS)
     for span in spans:
@@ -114,7 +115,8 @@ def _shares(spans: Sequence[Span], trace: Trace) -> np.ndarray:
     return shares / (trace.seconds / _BINS)
 
 
-def _lane(lane: str) -> str:
+def _lane_label(lane: str) -> str:
+    """Return a lane's name as it is displayed."""
     ours = {
         "compute": _("device"),
         "host to device": _("to device"),
@@ -125,9 +127,9 @@ def _lane(lane: str) -> str:
 
 
 def facts(loops: Mapping[str, Facts], kind: str | Sequence[str]) -> None:
-    """Show the facts of loops, from ``profiling.facts`` or a recording, as a table, a row a loop.
+    """Show the `Facts` of loops or recordings as a table, a row for each.
 
-    ``kind`` is ``"measured"``, ``"modelled"`` or ``"published"``; a list where the rows differ.
+    ``kind`` is ``"measured"``, ``"modelled"`` or ``"published"``; a list if the rows differ.
     """
     head = ("", _("a step"), _("device computes"), _("host loads"), _("host waits"))
     head += (_("of best FLOP/s"), _("of best bytes/s"), _("kernels"), _("each"))
@@ -150,7 +152,7 @@ def facts(loops: Mapping[str, Facts], kind: str | Sequence[str]) -> None:
 
 
 def busy_but(loops: Mapping[str, tuple[float, float]], kind: str) -> None:
-    """Draw for each loop how long some kernel ran, beside the share of the best rate it reached.
+    """Draw for each loop the share of the time that kernels ran, and its share of the best FLOP/s.
 
     ``loops`` has for each name these two shares, from 0 to 1; ``kind`` is ``"measured"`` or ``"modelled"``.
     """
@@ -159,7 +161,7 @@ def busy_but(loops: Mapping[str, tuple[float, float]], kind: str) -> None:
         values = [100 * shares[i] for shares in loops.values()]
         look = {"color": COLOURS[i], "hatch": hatch, "edgecolor": "white", "label": name}
         bars = ax.barh(np.arange(len(loops)) + (i - 0.5) * 0.38, values, 0.36, **look)
-        ax.bar_label(bars, [_percent(value) for value in values], padding=3, fontsize=9)
+        ax.bar_label(bars, [_percent_text(value) for value in values], padding=3, fontsize=9)
     ax.set_yticks(range(len(loops)), list(loops))
     ax.set(
         ylim=(len(loops) - 0.5, -0.5),
@@ -178,17 +180,18 @@ def busy_but(loops: Mapping[str, tuple[float, float]], kind: str) -> None:
     )
 
 
-def _percent(value: float) -> str:
+def _percent_text(value: float) -> str:
+    """Return a percentage as text."""
     if value < 0.01:
         return _("under 0.01 %")
     return f"{value:.0f} %" if value >= 1 else f"{value:.2f} %"
 
 
 def changes(gains: Mapping[str, Mapping[str, float]], kind: str) -> None:
-    """Draw how many times as fast each loop became by each change.
+    """Draw a table of the speed-up of each loop by each change.
 
-    ``gains`` has for each loop, for each change, the old time a sample over the new, or nan where the loop
-    had nothing to change; ``kind`` is ``"measured"`` or ``"modelled"``.
+    ``gains`` has for each loop, for each change, the old time per sample over the new, or nan if the change
+    does not apply; ``kind`` is ``"measured"`` or ``"modelled"``.
     """
     names = list(next(iter(gains.values())))
     values = np.array([[row[name] for name in names] for row in gains.values()])

@@ -1,4 +1,4 @@
-"""How many graphs `torch.compile` made of a function: a backend that counts, and needs no C++ compiler."""
+"""Counts the graphs that `torch.compile` captures, with a backend that needs no C++ compiler."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _CAPTURED: list[int] = []
 
 
 def count(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
-    """Be a backend of ``torch.compile``: note how many operations a graph has, and run it as it stands."""
+    """A backend for ``torch.compile``: record the graph's number of operations, and run it uncompiled."""
     _CAPTURED.append(sum(node.op.startswith("call_") for node in graph.graph.nodes))
     return graph.forward
 
 
 def captured(compiled: Callable[[Tensor], object], *inputs: Tensor) -> list[int]:
-    """Call a function or module that was compiled with ``backend=count``, once for each input.
+    """Call a function or module that was compiled with ``backend=count`` once for each input.
 
-    Return for each graph that was captured how many operations it has; earlier graphs are forgotten.
+    Return the number of operations of each graph that was captured. Resets ``torch.compiler`` first.
     """
     torch.compiler.reset()
     _CAPTURED.clear()

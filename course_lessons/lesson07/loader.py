@@ -1,4 +1,4 @@
-"""A ``DataLoader`` on the virtual clock, for the loop that waits for its data."""
+"""A simulated ``DataLoader`` in virtual time, for the loop that waits for its data."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ Batches = Sequence[tuple[Tensor, ...]]
 
 
 class Loader:
-    """A ``DataLoader`` on the virtual clock: it gives the batches it was made of, and takes time.
+    """A simulated ``DataLoader``: it yields the given batches, and takes virtual time.
 
-    A batch keeps a core of the host busy for `LOAD` seconds, starting a worker takes the host `START`,
-    and there are `CORES` cores. Worker processes load beside the training, each two batches ahead. All
-    three figures are settings. ``batches`` are tuples of CPU tensors, the options those of
-    ``torch.utils.data.DataLoader``.
+    Loading a batch occupies a core of the host for `LOAD` seconds, starting a worker takes the host `START`
+    seconds, and there are `CORES` cores. Workers load in parallel to the training, each `AHEAD` batches
+    ahead. ``batches`` are tuples of CPU tensors, the options those of ``torch.utils.data.DataLoader``.
     """
 
     LOAD, START, CORES, AHEAD = 5e-3, 10e-3, 4, 2
@@ -40,15 +39,17 @@ class Loader:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[tuple[Tensor, ...]]:
-        return self._beside() if self.workers else self._in_line()
+        return self._load_in_workers() if self.workers else self._load_in_main_process()
 
-    def _in_line(self) -> Iterator[tuple[Tensor, ...]]:
+    def _load_in_main_process(self) -> Iterator[tuple[Tensor, ...]]:
+        """Yield the batches, loaded by the main process."""
         for batch in self.batches:
             simgpu.host_work(self.LOAD, "load a batch")
             pins = self.pin_memory and not simgpu.unavailable_reason()
             yield tuple(t.pin_memory() for t in batch) if pins else batch
 
-    def _beside(self) -> Iterator[tuple[Tensor, ...]]:
+    def _load_in_workers(self) -> Iterator[tuple[Tensor, ...]]:
+        """Yield the batches, loaded by workers."""
         from simgpu.machine import MACHINE
 
         if not (self.persistent and self._started):
@@ -63,11 +64,11 @@ class Loader:
             ready.append(max(before, taken[number]) + each)
             simgpu.host_work(max(0.0, ready[number] - MACHINE.host.now), _("wait for the loader"))
             taken.append(MACHINE.host.now)
-            yield tuple(map(_pinned, batch)) if self.pin_memory else batch
+            yield tuple(map(_pinned_for_free, batch)) if self.pin_memory else batch
 
 
-def _pinned(tensor: Tensor) -> Tensor:
-    """Return a pinned copy that took the host no time: in a ``DataLoader`` a thread of its own makes it."""
+def _pinned_for_free(tensor: Tensor) -> Tensor:
+    """Return a pinned copy, at no cost of host time: in a ``DataLoader`` a separate thread makes it."""
     if simgpu.unavailable_reason():
         return tensor
     from simgpu.tensor import mark_pinned

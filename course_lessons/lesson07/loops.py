@@ -1,4 +1,4 @@
-"""Six training loops with one planted fault each, and what each is given to train on."""
+"""Six training loops with one planted fault each, and their arguments."""
 
 from __future__ import annotations
 
@@ -110,6 +110,7 @@ def loop_f(model, batches, optimizer):
 
 
 def _network(sizes: Sequence[int], device: torch.device, no_data: bool) -> nn.Sequential:
+    """Return linear layers of these sizes with ReLU between them; without values if ``no_data``."""
     torch.manual_seed(0)
     with torch.device("meta") if no_data else nullcontext():
         layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
@@ -118,53 +119,58 @@ def _network(sizes: Sequence[int], device: torch.device, no_data: bool) -> nn.Se
 
 
 def _sgd(model: nn.Module, lr: float = 0.1) -> torch.optim.SGD:
+    """Return SGD with momentum for a model."""
     return torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
 
 
-def _rows(n: int, width: int, classes: int) -> tuple[Tensor, Tensor]:
-    """Inputs and labels, on the host."""
+def _random_rows(n: int, width: int, classes: int) -> tuple[Tensor, Tensor]:
+    """Return random inputs (n, width) and labels (n,), on the CPU."""
     return torch.randn(n, width), torch.randint(classes, (n,))
 
 
 def _batches(
     sizes: Sequence[int], width: int, classes: int, device: torch.device, no_data: bool
 ) -> list[tuple[Tensor, ...]]:
-    """Batches on the device; with ``no_data`` they have no values."""
+    """Return batches of these sizes on a device; with ``no_data`` without values."""
     if no_data:
         empty = partial(torch.empty, device=device)
         return [(empty(n, width), empty(n, dtype=torch.int64)) for n in sizes]
-    return [tuple(t.to(device) for t in _rows(n, width, classes)) for n in sizes]
+    return [tuple(t.to(device) for t in _random_rows(n, width, classes)) for n in sizes]
 
 
-def _case_a(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+def _arguments_a(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+    """Return the arguments of `loop_a`."""
     rows, width = (1800, 512) if no_data else (24, 48)
     model = _network([width, width, width, width, 10], device, no_data)
     batches = _batches([rows, 3 * rows // 4, rows], width, 10, device, no_data)
-    loud = [(60 * x, y) for x, y in batches]  # gradients' norms far above 10: clipping shows
+    scaled = [(60 * x, y) for x, y in batches]  # gradients' norms far above 10: clipping has an effect
     # Parameter by parameter: the host has as much to ask for after the wait as the device has to do.
     own = {"lr": 1e-3, "momentum": 0.9, "weight_decay": 1e-4, "foreach": False}
-    return model, loud, torch.optim.SGD(model.parameters(), **own)
+    return model, scaled, torch.optim.SGD(model.parameters(), **own)
 
 
 ROWS_B, WIDTH_B = 90, 3 * 112 * 112
-"""The images of loop b: how many, and the numbers in each."""
+"""The number of images of loop b, and the number of values in each."""
 
 
-def _case_b(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+def _arguments_b(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+    """Return the arguments of `loop_b`."""
     model = _network([WIDTH_B, 16, 10], device, no_data)
-    images, labels = _rows(ROWS_B, WIDTH_B, 10)
+    images, labels = _random_rows(ROWS_B, WIDTH_B, 10)
     order = list(torch.randint(ROWS_B, (ROWS_B,)).split(16))  # a row can come twice
     return model, images, labels, order, _sgd(model, 0.005), device
 
 
-def _case_c(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+def _arguments_c(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+    """Return the arguments of `loop_c`."""
     model = _network([64, 64, 10], device, no_data)
-    batches = [_rows(32, 64, 10) for _ in range(8)]
+    batches = [_random_rows(32, 64, 10) for _ in range(8)]
 
     return model, partial(Loader, batches), 3, _sgd(model), device
 
 
-def _case_d(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+def _arguments_d(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+    """Return the arguments of `loop_d`."""
     model = _network([32, 32, 10], device, no_data)
     batches = [
         (*batch, torch.rand(len(batch[0])).to(device) + 0.5)
@@ -173,7 +179,8 @@ def _case_d(device: torch.device, no_data: bool) -> tuple[Any, ...]:
     return model, batches, _sgd(model)
 
 
-def _case_e(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+def _arguments_e(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+    """Return the arguments of `loop_e`."""
     rows, width = (2048, 1024) if no_data else (24, 16)
     model = _network([width, width, width, width], device, no_data)
     if no_data:
@@ -185,10 +192,11 @@ def _case_e(device: torch.device, no_data: bool) -> tuple[Any, ...]:
 
 
 ROWS_F = 2048
-"""The rows of a batch of loop f, where its time is judged."""
+"""The rows of a batch of loop f when it is timed."""
 
 
-def _case_f(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+def _arguments_f(device: torch.device, no_data: bool) -> tuple[Any, ...]:
+    """Return the arguments of `loop_f`."""
     rows, classes = (ROWS_F, 1000) if no_data else (24, 4)
     model = _network([64, classes], device, no_data)
     sizes = [rows] * (8 if no_data else 5)
@@ -201,26 +209,26 @@ def _case_f(device: torch.device, no_data: bool) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Case:
-    """One loop, what it is given, and what is wrong with it."""
+    """One of the loops: its arguments, its fault, and how it is run."""
 
     loop: Callable[..., Any]
-    # Called with a device and whether to leave out all values; returns the loop's arguments.
+    # Called as prepare(device, no_data); returns the loop's arguments.
     prepare: Callable[[torch.device, bool], tuple[Any, ...]]
     fault: str
-    no_data: bool = False  # whether its time is judged without values, at a size too large to compute here
+    no_data: bool = False  # whether it is timed without values, at a size too large to compute on the CPU
     profile: str = "T4"  # the GPU to simulate
-    drawn: int | None = 2  # how many steps the picture shows; None for all
+    drawn: int | None = 2  # how many steps the timeline shows; None for all
 
 
 CASES = {
-    "a": Case(loop_a, _case_a, _("waits for the device"), no_data=True),
-    "b": Case(loop_b, _case_b, _("many small copies")),
-    "c": Case(loop_c, _case_c, _("waits for data"), drawn=8),
-    "d": Case(loop_d, _case_d, _("many small kernels"), drawn=1),
-    "e": Case(loop_e, _case_e, _("slow arithmetic"), no_data=True, profile="A100"),
-    "f": Case(loop_f, _case_f, _("work that grows"), no_data=True, drawn=None),
+    "a": Case(loop_a, _arguments_a, _("waits for the device"), no_data=True),
+    "b": Case(loop_b, _arguments_b, _("many small copies")),
+    "c": Case(loop_c, _arguments_c, _("waits for data"), drawn=8),
+    "d": Case(loop_d, _arguments_d, _("many small kernels"), drawn=1),
+    "e": Case(loop_e, _arguments_e, _("slow arithmetic"), no_data=True, profile="A100"),
+    "f": Case(loop_f, _arguments_f, _("work that grows"), no_data=True, drawn=None),
 }
 
 FAULTS = {letter: case.fault for letter, case in CASES.items()}
 CHOICES = tuple(sorted(FAULTS.values()))
-"""The faults, by name, in an order that gives nothing away."""
+"""The faults, sorted, so that their order does not reveal the loop."""

@@ -1,4 +1,4 @@
-"""The network that lesson 07's five loops train."""
+"""The network trained by lesson 07's five loops."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Mlp(nn.Module):
-    """Linear layers of these sizes, with an activation between them."""
+    """A multilayer perceptron: linear layers of these sizes with an activation between them."""
 
     def __init__(self, sizes: Sequence[int], activation: Callable[[Tensor], Tensor]) -> None:
         super().__init__()

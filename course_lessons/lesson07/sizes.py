@@ -1,4 +1,4 @@
-"""How large lesson 07's five loops must be on a card, so that each has its own regime there."""
+"""Finds batch sizes of lesson 07's five loops at which each is limited as intended on a device."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from course_lessons.shared.profiling import facts
 from course_lessons.shared.traces import trace
 
 ENOUGH = (None, ("busy", 0.9), None, ("busy", 0.9), ("waiting", 0.3))
-"""Which share of a step has to reach what, for each loop in order. Loops 1 and 3 always stay."""
+"""For each loop in order, the figure of `Facts` and the share it has to reach; None: keep the batch size."""
 
 DOUBLINGS = 5
-"""How often a batch is doubled at most: what it takes of memory grows with it."""
+"""The maximum number of doublings of a batch: its memory grows with it."""
 
 ROOM = {"times": 4}
-"""The lesson's largest change to a loop, four times the batch: a larger batch has to leave room for it."""
+"""Arguments of the lesson's largest change to a loop, four times the batch: it has to fit into memory too."""
 
 
 def fitted(
@@ -25,28 +25,28 @@ def fitted(
     make_step: Callable[..., Callable[[], object]],
     device: torch.device,
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the loops with batches that are large enough for a device.
+    """Return the loops' arguments with batches that are large enough for a device.
 
     A batch is doubled until a trace of two steps shows that the device is busy for 90 % of the time, or, in
-    the loop that asks for values, that the host waits for 30 % of it. Where the next size, or four times
-    that, does not fit into the device's memory, the last one stays. On a CPU, which is host and device at
-    once, all stay.
+    the loop that reads values, that the host waits for 30 % of it; or until the next size, or four times
+    that, does not fit into the device's memory. On a CPU, which is host and device at once, the batches are
+    not changed.
 
     Parameters
     ----------
     loops
-        For each of the five, in the lesson's order and under any names, the arguments of ``make_step``.
+        The keyword arguments of ``make_step`` for each of the five loops, in the lesson's order, by any name.
     make_step
         Returns a training step; see the lesson.
     device
-        Where the loops run.
+        The loops' device.
     """
     fit = dict(loops)
     for name, enough in zip(loops, ENOUGH, strict=True):
         for _ in range(DOUBLINGS if enough and device.type != "cpu" else 0):
-            found = facts(make_step(**fit[name]), device, calls=2, values=False)
+            measured = facts(make_step(**fit[name]), device, calls=2, values=False)
             share, least = enough
-            if getattr(found, share) >= least:
+            if getattr(measured, share) >= least:
                 break
             larger = {**fit[name], "batch": 2 * fit[name]["batch"]}
             if not _fits(make_step, {**larger, **ROOM}, device):

@@ -1,4 +1,4 @@
-"""Random images that a loader transforms one by one: for time, not for learning."""
+"""A data set of random images that are transformed one by one: to measure loading time."""
 
 from __future__ import annotations
 

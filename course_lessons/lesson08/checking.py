@@ -1,4 +1,4 @@
-"""What several checks of this lesson share."""
+"""Helpers for the checks of lesson 08."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from course_lessons.shared import memory
 
 @contextmanager
 def other_device() -> Iterator[torch.device]:
-    """Give a simulated device of its own; ``meta``, which has no values, where there is none."""
+    """Yield a temporary simulated device; if there is none, ``meta``, whose tensors have no values."""
     if simgpu.unavailable_reason():
         yield torch.device("meta")
         return
@@ -24,11 +24,11 @@ def other_device() -> Iterator[torch.device]:
 
 
 def without_this_frame(error: Exception) -> Exception:
-    """Leave the check's own line out of an error's traceback, so that the learner's is shown."""
+    """Remove the check's own frame, the outermost, from an error's traceback."""
     return error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
 
 
 def plain(value: Any) -> Any:
-    """Return a NumPy number, or a tensor of one element, as a Python number; other values as they are."""
+    """Return a NumPy scalar or a tensor of one element as a Python number; other values unchanged."""
     alone = hasattr(value, "item") and math.prod(value.shape) == 1
     return value.item() if alone else value

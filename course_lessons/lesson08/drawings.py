@@ -1,4 +1,4 @@
-"""Drawings of lesson 08: the learner's own measurements, and the progress page."""
+"""Drawings of lesson 08: the learner's own measurements, and the progress table."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Row = tuple[int, float, float, float]
 
 
 def written(value: object, name: str) -> bool:
-    """Return whether an exercise gave something; where it did not, say in one sentence what is missing.
+    """Return whether an exercise's function returned a result; if not, print that it is still to be written.
 
     Parameters
     ----------
     value
-        What the learner's function returned.
+        The return value of the learner's function.
     name
-        The function.
+        The function's name.
     """
     if value is None or isinstance(value, Todo):
         print(_("Write `{name}` above: then this cell shows what it found.").format(name=name))
@@ -38,14 +38,14 @@ def written(value: object, name: str) -> bool:
 
 
 def speed_ups(rows: Sequence[Row], device: torch.device) -> None:
-    """Draw the speed-up curve of a race.
+    """Draw the speed-up over the CPU against the matrix size.
 
     Parameters
     ----------
     rows
-        Size, seconds on the CPU, seconds on the device, speed-up.
+        Tuples of size, seconds on the CPU, seconds on the device, and speed-up.
     device
-        The second device.
+        The device compared with the CPU.
     """
     kind = kind_of(device)
     name = _("speed-up of {device}").format(device=device)
@@ -64,14 +64,14 @@ def speed_ups(rows: Sequence[Row], device: torch.device) -> None:
 
 
 def comparison(results: Mapping[str, tuple[Sequence[float], float, float]], kind: str) -> None:
-    """Show formats side by side: accuracies with their spread, time and peak memory.
+    """Show a table of formats: accuracies with their range, time and peak memory.
 
     Parameters
     ----------
     results
         For each format the accuracies in percent, the median seconds and the peak in bytes.
     kind
-        ``"measured"`` or ``"modelled"``: what the times are.
+        ``"measured"`` or ``"modelled"``: what the times and peaks are.
     """
     rows = [
         (
@@ -97,14 +97,14 @@ def comparison(results: Mapping[str, tuple[Sequence[float], float, float]], kind
 def memory_fit(
     batches: Sequence[int], peaks: Sequence[float], line: tuple[float, float], capacity: float
 ) -> None:
-    """Draw metered peaks, the line through them, and the batch at which it meets a card's capacity.
+    """Draw measured peaks, the line fitted to them, and the batch size at which it reaches a card's capacity.
 
     Parameters
     ----------
     batches, peaks
-        The points; peaks in bytes.
+        Batch sizes, and peak memory in bytes.
     line
-        What is fixed, and what a sample adds, in bytes.
+        Intercept, and slope per sample, in bytes.
     capacity
         The card's memory in bytes.
     """
@@ -136,12 +136,12 @@ def memory_fit(
 
 
 def gradient_gaps(gaps: Mapping[str, Mapping[str, float]]) -> None:
-    """Draw how far accumulated gradients are from those of the whole batch, on a logarithmic scale.
+    """Draw the relative errors of accumulated gradients against those of the whole batch (log scale).
 
     Parameters
     ----------
     gaps
-        For each way of cutting the batch the gap of each network.
+        For each way of splitting the batch, the relative error of each network.
     """
     networks = list(next(iter(gaps.values())))
     fig, ax = plt.subplots(figsize=(7.2, 0.55 * len(networks) + 1.3), layout="constrained")
@@ -164,19 +164,19 @@ def gradient_gaps(gaps: Mapping[str, Mapping[str, float]]) -> None:
 
 
 def progress_by_level() -> None:
-    """Show for each lesson how many of its exercises are solved, level by level."""
-    done = progress_file.solved()
+    """Show a table of solved exercises by lesson and level."""
+    solved_ids = progress_file.solved()
     rows, totals = [], {level: [0, 0] for level in LEVELS}
     for entry in load_course().lessons:
         exercises = list(lesson(entry.id))
         counts = {level: [0, 0] for level in LEVELS}
         for exercise in exercises:
             for tally in (counts, totals):
-                tally[exercise.level][0] += exercise.id in done
+                tally[exercise.level][0] += exercise.id in solved_ids
                 tally[exercise.level][1] += 1
         if exercises:
-            rows.append((entry.id, entry.title, *(_share(*counts[level]) for level in LEVELS)))
-    rows.append(("", _("together"), *(_share(*totals[level]) for level in LEVELS)))
+            rows.append((entry.id, entry.title, *(_solved_text(*counts[level]) for level in LEVELS)))
+    rows.append(("", _("together"), *(_solved_text(*totals[level]) for level in LEVELS)))
     text, page = table(("", _("Lesson"), *LEVELS.values()), rows)
     where = _("Kept in {progress_file}, on this machine only.").format(
         progress_file=progress_file.progress_file()
@@ -184,5 +184,6 @@ def progress_by_level() -> None:
     show(Bundle(text=f"{text}\n{where}", html=f"{page}<div style='opacity:.75'>{where}</div>"))
 
 
-def _share(solved: int, total: int) -> str:
+def _solved_text(solved: int, total: int) -> str:
+    """Return "n of m" as text, or ``""`` if m is 0."""
     return _("{solved} of {total}").format(solved=solved, total=total) if total else ""

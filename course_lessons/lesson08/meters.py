@@ -1,4 +1,4 @@
-"""This machine as two exercises of lesson 08 are handed it: a clock and a meter."""
+"""Objects through which two exercises of lesson 08 read this machine's clock and memory."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from course_utils.timing import host_clock
 
 
 class Machine:
-    """A device's clock and peak, under the names that ``compare`` asks for.
+    """A device's clock and memory statistics, with the methods that ``compare`` uses.
 
     Parameters
     ----------
     device
-        Where the trainings run. Where it keeps no account of its memory, ``metered`` is False and
-        each peak 0.
+        The device of the trainings. If it does not count its memory, ``metered`` is False and each peak 0.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -30,33 +29,33 @@ class Machine:
 
 
 class PeakMeter:
-    """A device's memory, under the names that ``memory_line`` asks for.
+    """A device's memory statistics, with the methods that ``memory_line`` uses.
 
-    ``peaks`` notes what was read, in bytes, without what was there at the start; where the device
-    keeps no account of its memory, ``metered`` is False.
+    ``peaks`` has every peak that was read, in bytes, less the memory in use at the start. If the device does
+    not count its memory, ``metered`` is False.
 
     Parameters
     ----------
     device
-        Where the steps run.
+        The device of the steps.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.peaks: list[int] = []
         self._memory, self._device = torch.get_device_module(device), device
         self.metered = hasattr(self._memory, "memory_stats")
-        if device.type == "cuda":  # its libraries take workspaces at their first products
+        if device.type == "cuda":  # cuBLAS allocates its workspaces at the first matrix product
             x = torch.ones(8, 8, device=device)
             torch.nn.Linear(8, 8, device=device)(x).sum().backward()
             del x
         self._before = self._memory.memory_allocated(device) if self.metered else 0
 
     def reset_peak_memory_stats(self) -> None:
-        """Forget the peak."""
+        """Reset the peak."""
         self._memory.reset_peak_memory_stats(self._device)
 
     def max_memory_allocated(self) -> int:
-        """Return the bytes of the peak, and note them."""
+        """Return the peak in bytes, and append it to ``peaks``."""
         self.peaks.append(self._memory.max_memory_allocated(self._device) - self._before)
         return self.peaks[-1]
 

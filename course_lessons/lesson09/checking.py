@@ -1,4 +1,4 @@
-"""What the check of lesson 09's crops looks with."""
+"""Helpers for the check of lesson 09's crops."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from torch.nn import functional as F
 
 
 class Counter:
-    """Counts operations, and those for which the host would have to wait."""
+    """Counts tensor operations, and those for which a host would have to wait for a GPU."""
 
     def __init__(self) -> None:
         self.count = self.waits = 0
 
     def note(self, name: str, result: Any, args: Any) -> None:
-        """Count an operation."""
+        """Count an operation; see `Operations`."""
         self.count += 1
         by_mask = name in ("index", "index_put_", "index_put") and any(
             isinstance(index, Tensor) and index.dtype == torch.bool for index in args[1]
@@ -25,7 +25,7 @@ class Counter:
 
 
 def numbered(n: int, height: int, width: int, dtype: torch.dtype) -> Tensor:
-    """Return images whose pixels say where they are: row and column from 1 on, and the image's number."""
+    """Return images (n, 3, height, width) with the channels row, column (both from 1 on) and image number."""
     rows = torch.arange(1, height + 1).view(1, -1, 1).expand(n, height, width)
     columns = torch.arange(1, width + 1).view(1, 1, -1).expand(n, height, width)
     number = (torch.arange(n) % 200 + 1).view(-1, 1, 1).expand(n, height, width)
@@ -33,7 +33,7 @@ def numbered(n: int, height: int, width: int, dtype: torch.dtype) -> Tensor:
 
 
 def candidates(images: Tensor, pad: int) -> Tensor:
-    """Return all crops of each image: (places, mirrored or not, n, channels, height, width)."""
+    """Return all crops of each image: (offsets, plain and mirrored, n, channels, height, width)."""
     padded = F.pad(images, (pad, pad, pad, pad))
     height, width = images.shape[2:]
     cuts = [

@@ -1,4 +1,4 @@
-"""What is known of a climb: its rungs, their file, the table, the ladder and the report card."""
+"""A climb: the rungs tried so far, their file, the table, the ladder's drawing and the report card."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from course_utils.files import write
 from course_utils.timing import Measurement
 
 MARGIN = 0.10
-"""How far below the first loop's accuracy a loop that is kept may lie: one epoch wanders by a few points."""
+"""How much lower than the first loop's accuracy a kept loop's may be: it varies by a few points."""
 
 
 class Climb:
-    """The rungs of a ladder, in one JSON file that is written anew after each.
+    """The rungs of a ladder, in a JSON file that is rewritten after each.
 
     Parameters
     ----------
     start, device, epoch, folder, name, unit
-        As of `Ledger`, which tries the changes.
+        See `Ledger`, which measures the changes.
     """
 
     def __init__(
@@ -39,53 +39,54 @@ class Climb:
         self.rungs: list[Rung] = []
         self.results: dict[str, Measurement | str] = {}
         self.base: Measurement | None = None
-        """Images a second of the first loop."""
+        """Images per second of the first loop."""
         self._epoch, self._name, self._unit = epoch, name, unit
         self._changes: dict[str, dict[str, Any]] = {}
         self._reference: float | None = None
-        self._earlier: dict[str, Rung] = {}
+        self._resumed_rungs: dict[str, Rung] = {}
         self._path: Path | None = None
 
     @property
     def best(self) -> dict[str, Any]:
-        """The parts of the fastest loop so far: the first one's, with every change that was kept."""
-        return self._parts(self._below(None))
+        """The parts of the best loop so far: the first loop's, with every kept change."""
+        return self._parts_with(self._kept_below(None))
 
     def result(self, name: str, value: Measurement | str) -> None:
-        """Note something for the report card: a measurement, or a figure already in words."""
+        """Store a result for the report card, a measurement or a text, and rewrite the file."""
         self.results[name] = value
-        self._write()
+        self._save_file()
 
     def resume(self, file: Path | str | None = None) -> None:
-        """Take up an earlier climb: what it measured is shown, and not measured again.
+        """Load an earlier climb from its file, so that what it measured is shown and not measured again.
 
-        A rung counts as measured where its name, its change and all rungs below it are what they were; a
-        change of a function that kept its name is not seen. Says in a sentence where there is no such climb.
+        A rung is reused if its name, its change and all rungs below it are the same; a changed function with
+        the same name is not noticed. If there is no such climb, the file is unreadable, or its device,
+        machine, PyTorch, epoch or first loop differ, print that and begin anew.
 
         Parameters
         ----------
         file
-            The JSON file of that climb; by default the newest of this kind of device in the folder.
+            The climb's JSON file; by default the newest for this type of device in the folder.
         """
-        found = [path for path in self.folder.glob(self._stem("*") + ".json") if path != self._path]
-        if file is None and not found:
+        paths = [path for path in self.folder.glob(self._file_stem("*") + ".json") if path != self._path]
+        if file is None and not paths:
             print(
                 _("There is no earlier climb in {folder}: this one begins at the first rung.").format(
                     folder=self.folder
                 )
             )
             return
-        path = Path(file) if file else max(found, key=lambda path: path.stat().st_mtime)
+        path = Path(file) if file else max(paths, key=lambda path: path.stat().st_mtime)
         try:
-            then = json.loads(path.read_text(encoding="utf-8"))
-            if then.pop("sha256", None) not in (None, _sum(then)):
+            saved = json.loads(path.read_text(encoding="utf-8"))
+            if saved.pop("sha256", None) not in (None, _sha256(saved)):
                 raise ValueError(_("not what was written"))
-            order = then.get("measured in this order", [])
-            rungs = [read_rung(fields) for fields in then["rungs"]]
-            still = {r.name: r for r in rungs if r.speed_up and not outdated(r, order)}
-            base = then["first loop"] and Measurement(**then["first loop"])
-            other = [name for name, value in self._conditions().items() if then[name] != value]
-            reference = then["accuracy of the first loop"]
+            order = saved.get("measured in this order", [])
+            rungs = [read_rung(fields) for fields in saved["rungs"]]
+            reusable = {r.name: r for r in rungs if r.speed_up and not outdated(r, order)}
+            base = saved["first loop"] and Measurement(**saved["first loop"])
+            differing = [name for name, value in self._conditions().items() if saved[name] != value]
+            reference = saved["accuracy of the first loop"]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             print(
                 _("{path} cannot be read ({error}): this climb begins anew.").format(
@@ -93,50 +94,50 @@ class Climb:
                 )
             )
             return
-        if other:
+        if differing:
             print(
                 _("{path} was another climb: not the same {other}. This one is new.").format(
-                    path=path.name, other=", ".join(other)
+                    path=path.name, other=", ".join(differing)
                 )
             )
             return
         self.base, self._reference = self.base or base, self._reference or reference
-        self._earlier = still
+        self._resumed_rungs = reusable
         print(
             _(
                 "{path}: {n_earlier} rungs are taken up. Run their cells: each shows at once what it found."
-            ).format(path=path.name, n_earlier=len(self._earlier))
+            ).format(path=path.name, n_earlier=len(self._resumed_rungs))
         )
         if reference:
             self._show_reference()
 
     def table(self) -> None:
-        """Show all rungs; a note names what was not measured, and what stands on another ladder now."""
+        """Show all rungs as a table; a note lists those not measured, or measured on another ladder."""
         notes = [f"{r.name}: {r.why}" for r in self.rungs if not r.speed_up]
-        moved = [r.name for r in self.rungs if self._moved(r)]
-        if moved:
+        changed = [r.name for r in self.rungs if self._ladder_changed(r)]
+        if changed:
             notes.append(
-                _("measured on another ladder than this one: {moved}").format(moved=", ".join(moved))
+                _("measured on another ladder than this one: {moved}").format(moved=", ".join(changed))
             )
         show_rungs(self.rungs, "measured", " · ".join(notes))
 
     def draw(self, limit: float | None = None) -> None:
-        """Draw the ladder: images a second, rung by rung, what was left out hollow.
+        """Draw the ladder: images per second, rung by rung; rungs that were not kept are hollow.
 
         Parameters
         ----------
         limit
-            The images (or what else is counted) a second that nothing on this device can exceed, if known.
+            An upper limit of images (or other units) per second on this device, if known.
         """
         ladder(self._heights(), limit, self._unit)
 
     def save(self, *headlines: str) -> tuple[Path, Path]:
-        """Write the report card, a picture beside the climb's JSON file, and show it.
+        """Write the report card, a PNG beside the climb's JSON file, and display it.
 
         Parameters
         ----------
         headlines
-            The names of the results that stand above the ladder in large print.
+            The names of the results to show above the ladder in large print.
 
         Returns
         -------
@@ -146,27 +147,27 @@ class Climb:
         Raises
         ------
         ValueError
-            Where nothing has been tried yet.
+            If no rung has been tried yet.
         OSError
-            Where the folder cannot be written to.
+            If the folder is not writable.
         """
         if self.base is None:
             raise ValueError(_("nothing has been measured yet: try a rung first"))
-        data = self._file()
+        data = self._own_path()
         picture = data.with_suffix(".png")
-        self._put(data)
+        self._write_json(data)
         title = _("{machine} ({device}), PyTorch {torch}, {date}").format(
             machine=self.base.machine,
             device=self.device,
             torch=self.base.torch,
             date=self.base.date,
         )
-        results = {n: v if isinstance(v, str) else _spread(v) for n, v in self.results.items()}
+        results = {n: v if isinstance(v, str) else _measurement_text(v) for n, v in self.results.items()}
         report_card(self._heights(), title, results, headlines, picture, self._unit)
         return picture, data
 
     def _as_dict(self) -> dict[str, Any]:
-        """Return all that is known as plain values, ready for JSON."""
+        """Return the climb as a dict for JSON."""
         return {
             "schema": 2,
             **self._conditions(),
@@ -181,7 +182,7 @@ class Climb:
         }
 
     def _conditions(self) -> dict[str, Any]:
-        """Return what must be the same where two climbs are to be one."""
+        """Return what must be equal in a file for its climb to be resumed."""
         return {
             "device": str(self.device),
             "machine": abilities(self.device).name,
@@ -190,26 +191,30 @@ class Climb:
             "parts of the first loop": described(self.start),
         }
 
-    def _put(self, path: Path) -> None:
-        """Write all that is known, so that the file is whole at every moment (lesson 03)."""
+    def _write_json(self, path: Path) -> None:
+        """Write the JSON file atomically, with a checksum."""
         known = self._as_dict()
-        write(path, json.dumps(known | {"sha256": _sum(known)}, indent=1, ensure_ascii=False))
+        write(path, json.dumps(known | {"sha256": _sha256(known)}, indent=1, ensure_ascii=False))
 
-    def _stem(self, when: str) -> str:
+    def _file_stem(self, when: str) -> str:
+        """Return the stem of the file's name; ``when`` is a time, or ``"*"`` to search."""
         return f"{self._name}_{self.device.type}_{when}"
 
-    def _file(self) -> Path:
-        """Return this climb's file, whose name no other has."""
+    def _own_path(self) -> Path:
+        """Return the path of this climb's file: at the first call, choose a new name and create the
+        folder.
+        """
         if self._path is None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            stem = self._stem(f"{datetime.now():%Y-%m-%d_%H%M%S}")
+            stem = self._file_stem(f"{datetime.now():%Y-%m-%d_%H%M%S}")
             number = len(list(self.folder.glob(f"{stem}*.json")))
             self._path = self.folder / f"{stem}{f'_{number + 1}' if number else ''}.json"
         return self._path
 
-    def _write(self) -> None:
+    def _save_file(self) -> None:
+        """Write the file; if that fails, print why."""
         try:
-            self._put(self._file())
+            self._write_json(self._own_path())
         except OSError as error:
             print(
                 _("{folder} cannot be written to ({strerror}): keep this session alive.").format(
@@ -217,25 +222,27 @@ class Climb:
                 )
             )
 
-    def _below(self, name: str | None) -> list[Rung]:
-        """Return the rungs that are kept below the one of this name."""
+    def _kept_below(self, name: str | None) -> list[Rung]:
+        """Return the kept rungs below the one with this name, or all if there is none of this name."""
         names = [rung.name for rung in self.rungs]
         place = names.index(name) if name in names else None
         return [rung for rung in self.rungs[:place] if rung.kept]
 
-    def _moved(self, rung: Rung) -> bool:
-        """Return whether other rungs stand below one that was measured than then, or newer ones."""
-        below = tuple(known.name for known in self._below(rung.name))
+    def _ladder_changed(self, rung: Rung) -> bool:
+        """Return whether the rungs below a measured one have changed since, or been measured again."""
+        below = tuple(known.name for known in self._kept_below(rung.name))
         changed = rung.stands_on != below or outdated(rung, list(self._changes))
         return rung.speed_up is not None and changed
 
-    def _parts(self, below: list[Rung]) -> dict[str, Any]:
+    def _parts_with(self, below: list[Rung]) -> dict[str, Any]:
+        """Return the first loop's parts with the changes of these rungs."""
         parts = dict(self.start)
         for rung in below:
             parts |= self._changes[rung.name]
         return parts
 
-    def _note(self, rung: Rung, change: Parts) -> None:
+    def _store_rung(self, rung: Rung, change: Parts) -> None:
+        """Store a rung in place of an earlier one of its name, or at the end, and rewrite the file."""
         self._changes.pop(rung.name, None)  # the newest stands last
         self._changes[rung.name] = dict(change)
         names = [known.name for known in self.rungs]
@@ -243,24 +250,25 @@ class Climb:
             self.rungs[names.index(rung.name)] = rung
         else:
             self.rungs.append(rung)
-        self._write()
+        self._save_file()
 
     def _heights(self) -> list[Height]:
-        """Return each rung as it is drawn: what was measured of it, times what stands below it."""
+        """Return each rung as it is drawn: its speed-up times the rate of the kept loop below it."""
         below = self.base.median if self.base else 1.0
         heights = [Height(_("the first loop"), (below,) * 3, True)]
         for rung in self.rungs:
-            found = rung.speed_up
-            if found is None:
+            speed_up = rung.speed_up
+            if speed_up is None:
                 heights.append(Height(rung.name, None, False))
                 continue
-            reached = tuple(below * x for x in (found.q1, found.median, found.q3))
+            reached = tuple(below * x for x in (speed_up.q1, speed_up.median, speed_up.q3))
             guess = None if rung.predicted is None else below * rung.predicted
-            heights.append(Height(rung.name, reached, rung.kept, found.median, guess))
+            heights.append(Height(rung.name, reached, rung.kept, speed_up.median, guess))
             below = reached[1] if rung.kept else below
         return heights
 
     def _show_reference(self) -> None:
+        """Print the first loop's accuracy, and the lowest that a kept change may have."""
         lowest = self._reference - MARGIN
         print(
             _(
@@ -269,11 +277,13 @@ class Climb:
         )
 
 
-def _sum(known: Mapping[str, Any]) -> str:
+def _sha256(known: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a dict as JSON, in hexadecimal."""
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 
-def _spread(value: Measurement) -> str:
+def _measurement_text(value: Measurement) -> str:
+    """Return a measurement as text: median, quartiles and number of values."""
     if value.unit == "samples/s":
         return _("{median:,.0f} ({q1:,.0f} to {q3:,.0f}), n = {n}").format(
             median=value.median, q1=value.q1, q3=value.q3, n=value.n

@@ -1,4 +1,4 @@
-"""Drawings of lesson 09: the ladder, the runs to a target, and the report card."""
+"""Drawings of lesson 09: the ladder, runs to a target accuracy, and the report card."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from course_language import N_, _
 from course_utils.plots import BLUE, GREEN, ORANGE, log_ticks, present
 
 COUNTED = (N_("images"), N_("letters"))
-"""What a ladder counts a second."""
+"""The units that a ladder counts per second."""
 
 
 class Height(NamedTuple):
     """A rung as it is drawn.
 
-    ``reached`` is its images a second, lower quartile, median and upper quartile, or None where it was
-    not measured; ``factor`` is how many times as fast as below it that is; ``guess`` is what the learner's
-    prediction would have come to.
+    ``reached`` is its rate in images per second: lower quartile, median and upper quartile, or None if it was
+    not measured. ``factor`` is its speed-up over the kept loop below. ``guess`` is the rate by the learner's
+    prediction.
     """
 
     name: str
@@ -35,19 +35,19 @@ class Height(NamedTuple):
 
 
 def ladder(heights: Sequence[Height], limit: float | None = None, unit: str = COUNTED[0]) -> None:
-    """Draw a ladder from bottom to top: images a second, rung by rung.
+    """Draw a ladder from bottom to top: images per second, rung by rung.
 
     Parameters
     ----------
     heights
         The rungs, the first loop first.
     limit
-        The images a second that the floor allows, or the letters of an MFU of 100 %, if known.
+        The upper limit of images per second, or the letters per second at an MFU of 100 %, if known.
     unit
-        What is counted, where it is not images.
+        The unit that is counted: one of `COUNTED`.
     """
     fig, ax = plt.subplots(figsize=(8.2, 0.33 * len(heights) + 1.5), layout="constrained")
-    _rungs(ax, heights, limit, unit)
+    _draw_rungs(ax, heights, limit, unit)
     fig.legend(loc="outside upper center", ncols=5, fontsize=9)
     present(
         fig,
@@ -63,22 +63,22 @@ def report_card(
     path: Path,
     unit: str = COUNTED[0],
 ) -> None:
-    """Draw some results in large print, the ladder, and all results below it; show and save it.
+    """Draw some results in large print, the ladder, and the other results below; save and display the figure.
 
     Parameters
     ----------
     heights
         The rungs, the first loop first.
     title
-        Machine, version and date.
+        The title: machine, version and date.
     results
-        For each name the figure in words.
+        The results as text, by name.
     headlines
-        The names of those in large print.
+        The names of the results in large print.
     path
         The PNG file to write.
     unit
-        What is counted, where it is not images.
+        The unit that is counted: one of `COUNTED`.
     """
     large = [name for name in headlines if name in results]
     small = [name for name in results if name not in large]
@@ -93,7 +93,7 @@ def report_card(
         top.text(x, 0.65, figure, ha="center", va="center", fontsize=25, weight="bold", color=BLUE)
         caption = textwrap.fill(name, 84 // len(large))
         top.text(x, 0.32, caption, ha="center", va="top", fontsize=9.5)
-    _rungs(ax, heights, None, unit)
+    _draw_rungs(ax, heights, None, unit)
     ax.legend(loc="lower right", fontsize=8.5, frameon=True, facecolor="#fdfdfb", framealpha=1)
     for row, name in enumerate(small):
         y = 1 - (row + 0.5) / len(small)
@@ -111,10 +111,12 @@ def report_card(
     )
 
 
-def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None, unit: str) -> None:
+def _draw_rungs(ax: Axes, heights: Sequence[Height], limit: float | None, unit: str) -> None:
+    """Draw the measured rungs on an axis."""
     labels: set[str] = set()
 
     def once(label: str) -> str:
+        """Return a label at its first use, then ``""``, so that the legend has it once."""
         new = label not in labels
         labels.add(label)
         return label if new else ""
@@ -154,6 +156,7 @@ def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None, unit: str) 
 
 
 def _axis_label(heights: Sequence[Height], unit: str) -> str:
+    """Return the label of the x axis, with the names of rungs that were not measured."""
     missing = _(", ").join(rung.name for rung in heights if not rung.reached)
     label = _("{unit}/s (measured: median and quartiles)").format(unit=_(unit))
     return (
@@ -162,6 +165,7 @@ def _axis_label(heights: Sequence[Height], unit: str) -> str:
 
 
 def _summary(heights: Sequence[Height], limit: float | None, unit: str) -> str:
+    """Describe a ladder for the alternative text."""
     words = [
         f"{r.name}: {r.reached[1]:,.0f} {_(unit)}/s, {_('kept') if r.kept else _('left out')}"
         if r.reached
@@ -177,11 +181,11 @@ def _summary(heights: Sequence[Height], limit: float | None, unit: str) -> str:
 
 
 Run = Sequence[tuple[float, float]]
-"""What the evaluations of a training found: seconds so far, and accuracy."""
+"""The evaluations of a training: pairs of seconds so far and accuracy (0 to 1)."""
 
 
 def runs(best: Sequence[Run], first: Run, target: float) -> None:
-    """Draw runs of two loops, time against accuracy, with the target as a line.
+    """Draw accuracy against time for runs of two loops, with the target as a line.
 
     Parameters
     ----------
@@ -194,14 +198,14 @@ def runs(best: Sequence[Run], first: Run, target: float) -> None:
     """
     fig, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
     for number, run in enumerate(best):
-        _run(
+        _draw_run(
             ax,
             run,
             "o",
             BLUE,
             "" if number else _("with the recipe, {n_best} seeds").format(n_best=len(best)),
         )
-    _run(ax, first, "s", ORANGE, _("first loop, one seed, after each epoch"))
+    _draw_run(ax, first, "s", ORANGE, _("first loop, one seed, after each epoch"))
     ax.axhline(100 * target, color="#666666", linewidth=1, linestyle="--", label=_("target"))
     ax.set(xscale="log", xlabel=_("training time, s (measured)"), ylabel=_("held-out accuracy, %"))
     log_ticks(ax.xaxis)
@@ -226,13 +230,14 @@ def runs(best: Sequence[Run], first: Run, target: float) -> None:
     )
 
 
-def _run(ax: Axes, run: Run, marker: str, colour: str, label: str) -> None:
+def _draw_run(ax: Axes, run: Run, marker: str, colour: str, label: str) -> None:
+    """Draw one run."""
     times, scores = zip(*run, strict=True)
     ax.plot(times, [100 * s for s in scores], marker, ls="-", color=colour, label=label)
 
 
 def crops(images: torch.Tensor, cut: torch.Tensor) -> None:
-    """Draw images (n, 3, h, w) of bytes above what random cropping made of them."""
+    """Draw images, uint8 of shape (n, 3, h, w), and below each its random crop."""
     fig, axes = plt.subplots(2, len(images), figsize=(8, 2.3), layout="constrained")
     for column, pair in enumerate(zip(images, cut, strict=True)):
         for ax, image in zip(axes[:, column], pair, strict=True):

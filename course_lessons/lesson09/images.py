@@ -1,4 +1,4 @@
-"""The images of lesson 09: their shape, their scale, and the share of them that a model names rightly."""
+"""Preparation of lesson 09's images, and a model's accuracy on them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch.nn import functional as F
 
 
 def shaped(images: Tensor) -> Tensor:
-    """Take bytes (n, 28, 28) or (n, 32, 32, 3); return bytes (n, 3, 32, 32)."""
+    """Reshape images of bytes, (n, 28, 28) or (n, 32, 32, 3), to (n, 3, 32, 32)."""
     if images.ndim == 4:
         return images.permute(0, 3, 1, 2).contiguous()
     return F.pad(images, (2, 2, 2, 2))[:, None].repeat(1, 3, 1, 1)
 
 
 def normal(images: Tensor, mean: float, std: float) -> Tensor:
-    """Return bytes as numbers with mean 0 and standard deviation 1."""
+    """Convert bytes to float and standardise them with ``mean`` and ``std``."""
     return (images.float() / 255 - mean) / std
 
 
@@ -28,7 +28,7 @@ def accuracy(
     prepare: Callable[[Tensor], Tensor],
     device: torch.device,
 ) -> float:
-    """Return the share of images that a model names rightly, from 0 to 1; 500 at a time go to the device."""
+    """Return a model's accuracy, 0 to 1; 500 images at a time are copied to the device."""
     model.eval()
     with torch.inference_mode():
         hits = [

@@ -1,8 +1,8 @@
-"""The ledger of a climb: what was tried on a training loop, what it brought, and whether it was kept.
+"""The ledger of a climb: tries changes on a training loop, measures them, and decides which to keep.
 
-Two loops are compared in turns, so that whatever else the machine does meets both; and a loop that is
-faster must still learn before it is kept. Each rung is written to a file at once: a climb goes on where
-its session ended.
+Two loops are compared in alternating turns, so that disturbances of the machine affect both; and a faster
+loop must still learn before it is kept. Each rung is written to a file at once, so a climb can be resumed in
+a later session.
 """
 
 from __future__ import annotations
@@ -28,44 +28,44 @@ from course_utils.tqdm_bar import bar
 Steps = Generator[tuple[nn.Module, int], None, None]
 
 ROUNDS = 9
-"""How often two loops take turns."""
+"""The number of rounds in a comparison of two loops."""
 
 TURN = 0.12
-"""How long one turn lasts, in seconds, about."""
+"""The approximate duration of a turn, in seconds."""
 
 LEAD_IN = 4
-"""Steps before each turn that are not timed: a loader's workers have this many batches ready, two each."""
+"""Untimed steps before each turn: the loader's workers have this many batches ready, two each."""
 
 
 class Ledger(Climb):
-    """Tries changes on a training loop one by one, and remembers what became of each.
+    """Tries changes on a training loop one by one, and stores the result of each.
 
     Parameters
     ----------
     training
-        Called with the loop's parts, a dict; a generator that trains one step at each ``next`` and yields
-        the model and how many images it has just seen. It never ends.
+        Called with the loop's parts, a dict; returns an infinite generator that trains one step at each
+        ``next`` and yields the model and the number of images in the step.
     start
-        The parts of the loop that everything begins with.
+        The parts of the first loop.
     device
-        Where it trains. Its clock must be a real one.
+        The training's device; not the simulated one.
     evaluate
         Returns a model's accuracy, from 0 to 1.
     epoch
-        After how many images a loop must have learned something.
+        The number of images after which accuracies are compared.
     folder
-        Where the climb is kept: one JSON file, written anew after each rung. Files of earlier climbs stay.
+        The folder of the climb's JSON file, which is rewritten after each rung. Earlier climbs' files stay.
     name
-        The first word of that file's name: one for each ladder.
+        The prefix of that file's name: a different one for each ladder.
     unit
-        What ``training`` counts.
+        The unit that ``training`` counts.
     lead_in
-        Steps before each turn that are not timed.
+        The number of untimed steps before each turn.
 
     Raises
     ------
     ValueError
-        For the simulated device, whose real times mean nothing.
+        For the simulated device, whose wall-clock times are meaningless.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Ledger(Climb):
             raise ValueError(_('the ledger needs a real clock: give it torch.device("cpu")'))
         super().__init__(start, torch.device(device), epoch, Path(folder), name, unit)
         self.gain = 1.0
-        """How many times as fast as the first loop the best one is, once `whole` has measured it."""
+        """The speed-up of the best loop over the first, once `whole` has measured it."""
         self._training, self._evaluate, self._lead_in = training, evaluate, lead_in
 
     @property
     def reference(self) -> float:
-        """The accuracy of the first loop after one epoch; it is trained, and shown, when first asked for."""
+        """The accuracy of the first loop after one epoch; trained and printed at the first access."""
         if self._reference is None:
             self._reference = self.accuracy(self.start, _("the first loop learns"))
             self._show_reference()
@@ -105,37 +105,39 @@ class Ledger(Climb):
         keep: bool | None = None,
         unless: str = "",
     ) -> None:
-        """Measure a change against the best loop so far, in turns, show what came out, and keep it or not.
+        """Measure a change against the best loop so far, show the result, and keep the change or not.
 
-        It is kept where the lower quartile of the speed-up is above 1 and the loop still learns. The same
-        name again replaces the rung in its place. A change that raises a RuntimeError, ImportError or
-        OSError is noted as not running on this device, and not kept.
+        It is kept if the lower quartile of the speed-up is above 1 and the loop still learns. A rung with the
+        same name is replaced. A change that raises a RuntimeError, ImportError or OSError is stored as not
+        running on this device, and not kept. A rung of a resumed climb is shown instead of measured, once.
 
         Parameters
         ----------
         name
-            What is changed, in a few words.
+            The rung's name: what is changed, in a few words.
         change
-            The parts that are new.
+            The new parts of the loop.
         predicted
-            The learner's guess of the speed-up, a number; ``todo()`` where there is none.
+            The learner's guess of the speed-up, a number; ``todo()`` or None if there is none.
         keep
-            Your own decision in place of the rule.
+            Whether to keep it, in place of the rule; None applies the rule.
         unless
-            Why this cannot be tried here: where that is a sentence, nothing is measured.
+            The reason why this cannot be tried here; if not empty, nothing is measured.
         """
-        below = self._below(name)
+        below = self._kept_below(name)
         now = described(change), tuple(rung.name for rung in below)
-        earlier = self._earlier.pop(name, None)
+        earlier = self._resumed_rungs.pop(name, None)
         if earlier and not unless and (earlier.change, earlier.stands_on) == now:
-            self._note(earlier, change)
+            self._store_rung(earlier, change)
             show_rungs([earlier], "recorded", _("As found before. Again: run this twice."))
             return
-        self._earlier = {n: rung for n, rung in self._earlier.items() if name not in rung.stands_on}
+        self._resumed_rungs = {
+            n: rung for n, rung in self._resumed_rungs.items() if name not in rung.stands_on
+        }
         prediction = self._prediction(name, None if unless else predicted)
         speed_up, accuracy, why, kept = None, None, unless, False
         if not unless:
-            old = self._parts(below)
+            old = self._parts_with(below)
             reference = self.reference
             try:
                 speed_up = self.compare(old, {**old, **change}, name)
@@ -150,7 +152,7 @@ class Ledger(Climb):
                         error=type(error).__name__, first=first[:120]
                     ),
                 )
-        self._enter(name, change, prediction, speed_up, accuracy, kept, why)
+        self._store_and_show(name, change, prediction, speed_up, accuracy, kept, why)
 
     def take_in(
         self,
@@ -162,16 +164,16 @@ class Ledger(Climb):
         *,
         unless: str = "",
     ) -> None:
-        """Judge by the same rule a change that was measured elsewhere, such as in processes of its own.
+        """Store a change that was measured elsewhere, such as in other processes; decide by the same rule.
 
         Parameters
         ----------
         name, change, predicted, unless
-            As of `try_out`.
+            See `try_out`.
         ratios
-            How many times as fast the new loop was, in each round.
+            The speed-up in each round.
         accuracy
-            What it reached after one epoch.
+            The new loop's accuracy after one epoch.
         """
         prediction = self._prediction(name, None if unless else predicted)
         speed_up, kept, why = None, False, unless
@@ -179,9 +181,9 @@ class Ledger(Climb):
             speed_up = self._speed_up(ratios, name)
             learned = accuracy if (speed_up.q1 or 0) > 1 else None
             kept, why = _verdict(speed_up, learned, self.reference, None)
-        self._enter(name, change, prediction, speed_up, accuracy or None, kept, why)
+        self._store_and_show(name, change, prediction, speed_up, accuracy or None, kept, why)
 
-    def _enter(
+    def _store_and_show(
         self,
         name: str,
         change: Parts,
@@ -191,11 +193,11 @@ class Ledger(Climb):
         kept: bool,
         why: str,
     ) -> None:
-        """Note a rung, and show what came out."""
-        stands_on = tuple(rung.name for rung in self._below(name))
+        """Store a rung, show its result, and reveal the prediction's."""
+        stands_on = tuple(rung.name for rung in self._kept_below(name))
         guess = prediction.guess if prediction and isinstance(prediction.guess, float) else None
         rung = Rung(name, described(change), stands_on, speed_up, guess, accuracy, kept, why)
-        self._note(rung, change)
+        self._store_rung(rung, change)
         if speed_up is None:
             print(_("{name}, not measured: {why}").format(name=name, why=why))
             return
@@ -204,18 +206,20 @@ class Ledger(Climb):
             prediction.reveal(speed_up)
 
     def _speed_up(self, ratios: Sequence[float], label: str) -> Measurement:
+        """Return a measurement of ratios."""
         return Measurement.of(ratios, label, self.device, unit="1", quantity="speed-up")
 
     def compare(self, old: Parts, new: Parts, label: str = "speed-up") -> Measurement:
-        """Run two loops in turns; return how many times as many images a second the new one takes.
+        """Run two loops in alternating turns; return the ratio of images per second, new over old.
 
-        Each round gives one ratio; the two begin a round alternately. Warm-up and `LEAD_IN` are not timed.
+        Each round gives one ratio; the loops take turns in beginning a round. Warm-up and lead-in are not
+        timed. The first comparison with the first loop also sets `base`.
         """
         with closing(self._training(old)) as old_steps, closing(self._training(new)) as new_steps:
-            old_pace = _Pace(old_steps, self.device, self._lead_in)
-            new_pace = _Pace(new_steps, self.device, self._lead_in)
+            old_training = _TimedTraining(old_steps, self.device, self._lead_in)
+            new_training = _TimedTraining(new_steps, self.device, self._lead_in)
             rounds = bar(range(ROUNDS), desc=label, leave=False)
-            before, after = take_turns(old_pace.turn, new_pace.turn, rounds)
+            before, after = take_turns(old_training.turn, new_training.turn, rounds)
         if self.base is None and dict(old) == self.start:
             rate = {"unit": "samples/s", "quantity": "throughput"}
             self.base = Measurement.of(before, _("the first loop"), self.device, **rate)
@@ -223,7 +227,7 @@ class Ledger(Climb):
         return self._speed_up(ratios, label)
 
     def accuracy(self, parts: Parts, label: str = _("training")) -> float:
-        """Train a loop anew for one epoch; return its accuracy on images that it has never seen."""
+        """Train a new model for one epoch; return its accuracy on held-out data."""
         progress = bar(total=self._epoch, desc=label, leave=False)
         with closing(self._training(parts)) as steps, closing(progress):
             seen = 0
@@ -234,14 +238,14 @@ class Ledger(Climb):
         return self._evaluate(model)
 
     def whole(self) -> Measurement:
-        """Compare the first loop with the best one, in turns, and note it as a result."""
+        """Compare the best loop with the first; store and return the speed-up."""
         total = self.compare(self.start, self.best, _("best loop against the first"))
         self.result(_("best loop against the first"), total)
         self.gain = total.median
         return total
 
     def _prediction(self, name: str, guess: object) -> Prediction | None:
-        """Return the prediction of a rung, if one was made before its answer was seen."""
+        """Return the rung's prediction; None if there is no guess, or the answer was shown before it."""
         if guess is None or isinstance(guess, Todo):
             return None
         known = next((rung for rung in self.rungs if rung.name == name and rung.speed_up), None)
@@ -251,8 +255,8 @@ class Ledger(Climb):
         return predict(f"09.{name}", guess, unit="×")
 
 
-class _Pace:
-    """A training that goes on in turns, and how many images a second it takes in each."""
+class _TimedTraining:
+    """A training that is run in turns of about `TURN` seconds, and timed."""
 
     def __init__(self, steps: Steps, device: torch.device, lead_in: int) -> None:
         self._steps, self._device, self._lead_in = steps, device, lead_in
@@ -263,12 +267,13 @@ class _Pace:
             self._count = max(self._count + 1, estimate)
 
     def turn(self) -> float:
-        """Train for one turn; return the images a second."""
+        """Train for one turn; return the images per second."""
         self._run(self._lead_in)
         images, took = self._run(self._count)
         return images / took
 
     def _run(self, count: int) -> tuple[int, float]:
+        """Train for ``count`` steps; return the number of images and the seconds."""
         synchronize(self._device)
         begin = perf_counter()
         images = sum(images for _, images in islice(self._steps, count))
@@ -279,7 +284,7 @@ class _Pace:
 def _verdict(
     speed_up: Measurement, accuracy: float | None, reference: float, keep: bool | None
 ) -> tuple[bool, str]:
-    """Return whether a change is kept, and why, in a few words."""
+    """Return whether a change is kept, and the reason in a few words."""
     if keep is not None:
         return keep, _("you decided so")
     if accuracy is None:

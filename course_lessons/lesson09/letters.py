@@ -1,4 +1,4 @@
-"""The second ladder: its text, what its GPT has learned, two ranks in turns."""
+"""Data and measurements of the second ladder, a GPT on letters; turns of one rank and two ranks."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from torch import Tensor, nn
 from course_utils.devices import synchronize
 
 SMALL = {"width": 128, "length": 64, "depth": 2}
-"""The GPT's sizes on a CPU: the whole ladder takes one or two minutes."""
+"""The GPT's sizes on a CPU, for which the whole ladder takes one or two minutes."""
 
 FOUND = Path("work/two_ranks.json")
-"""Where two ranks leave what they found."""
+"""The file in which the ranks' process leaves the results of `in_turns`."""
 
 TURN = 0.12
-"""How long a rank trains alone in one turn, in seconds, about."""
+"""The approximate duration of a turn of one rank, in seconds."""
 
 
 def text(device: torch.device | str) -> tuple[Tensor, Tensor]:
-    """Return the lessons' Python files as ASCII bytes on a device: to learn from, and a twentieth apart."""
+    """Return the lessons' Python files as ASCII bytes on a device: 95 % for training, 5 % held out."""
     files = sorted(Path(__file__).parent.parent.glob("lesson*/*.py"))
     whole = "".join(path.read_text(encoding="utf-8") for path in files).encode("ascii", "ignore")
     numbers = torch.frombuffer(bytearray(whole), dtype=torch.uint8).to(device)
@@ -35,7 +35,7 @@ def text(device: torch.device | str) -> tuple[Tensor, Tensor]:
 
 
 def accuracy(model: nn.Module, text: Tensor, texts: int = 64) -> float:
-    """Return the share of next letters of a held-out text that a GPT guesses, from 0 to 1."""
+    """Return a GPT's accuracy, 0 to 1, in predicting next letters in ``texts`` rows of held-out text."""
     length = model.place.num_embeddings
     rows = text[: len(text) // (length + 1) * (length + 1)].view(-1, length + 1)[:texts].long()
     seen = []
@@ -53,54 +53,59 @@ def in_turns(
     accuracy: float,
     rounds: int = 9,
 ) -> None:
-    """Let one rank train alone and all together, in turns; write the speed-ups into a file.
+    """Train alternately on rank 0 alone and on all ranks; rank 0 writes the speed-ups to the file `FOUND`.
+
+    Call it on every rank. A speed-up is the ratio of letters per second.
 
     Parameters
     ----------
     alone
-        A training of this rank; only that of rank 0 is used, while the others wait.
+        An iterator whose items are steps of this rank alone; only rank 0's is used, while the others wait.
     together
-        A training in which all ranks take part.
+        An iterator whose items are steps in which all ranks take part.
     device
-        That of this rank.
+        This rank's device.
     accuracy
-        Of what was trained together, to be written beside them.
+        The accuracy of the joint training, written to the file too.
     rounds
-        How often they take turns.
+        The number of rounds.
     """
     rank, ranks = dist.get_rank(), dist.get_world_size()
     if rank == 0:
-        _seconds(alone, 2, device)
-    count = torch.tensor([max(1, round(TURN / (_seconds(alone, 2, device) / 2)))] if not rank else [0])
+        _time_steps(alone, 2, device)
+    count = torch.tensor([max(1, round(TURN / (_time_steps(alone, 2, device) / 2)))] if not rank else [0])
     count = count.to(device)
     dist.broadcast(count, 0)
 
-    def by_itself() -> float:
+    def turn_alone() -> float:
+        """Return the seconds of a turn on rank 0 alone; 0 on other ranks."""
         dist.barrier()
-        took = _seconds(alone, int(count), device) if rank == 0 else 0.0
+        took = _time_steps(alone, int(count), device) if rank == 0 else 0.0
         dist.barrier()
         return took
 
-    def in_company() -> float:
+    def turn_together() -> float:
+        """Return the seconds of a turn on all ranks."""
         dist.barrier()
-        return _seconds(together, int(count), device)
+        return _time_steps(together, int(count), device)
 
-    in_company()
+    turn_together()
     ratios = []
     for turn in range(rounds):
-        order = (by_itself, in_company) if turn % 2 == 0 else (in_company, by_itself)
+        order = (turn_alone, turn_together) if turn % 2 == 0 else (turn_together, turn_alone)
         took = {work: work() for work in order}
-        ratios.append(ranks * took[by_itself] / took[in_company])
+        ratios.append(ranks * took[turn_alone] / took[turn_together])
     if rank == 0:
         FOUND.write_text(json.dumps({"ratios": ratios, "accuracy": accuracy}), encoding="utf-8")
 
 
 def found() -> dict[str, Any]:
-    """Return what two ranks found: the speed-up of each round, and the accuracy."""
+    """Return the content of `FOUND`: ``"ratios"``, the speed-up of each round, and ``"accuracy"``."""
     return json.loads(FOUND.read_text(encoding="utf-8"))
 
 
-def _seconds(steps: Iterator[Any], count: int, device: torch.device) -> float:
+def _time_steps(steps: Iterator[Any], count: int, device: torch.device) -> float:
+    """Return the seconds of ``count`` steps."""
     synchronize(device)
     begin = perf_counter()
     for _ in islice(steps, count):

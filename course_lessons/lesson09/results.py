@@ -1,4 +1,4 @@
-"""The figures of the report card, printed and noted in the ledger."""
+"""The figures of the report card, printed and stored in the ledger."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from course_utils.timing import Measurement
 
 
 def note_rates(ledger: Ledger, rate: float, limit: float, mfu: float, unit: str, flops: float) -> None:
-    """Print, and note for the report card, how fast the loops are, and how far from the limit.
+    """Print, and store for the report card, the loops' rates and how near they are to the limit.
 
     Parameters
     ----------
     ledger
         The climb.
     rate, limit
-        Images a second: of the best loop, and what the floor allows.
+        Images per second: of the best loop, and the upper limit.
     mfu
-        The share of the best FLOP/s of ``unit``.
+        The share (0 to 1) of the best FLOP/s of ``unit``.
     unit
-        What computes most of the FLOPs, such as ``"fp32"``.
+        The arithmetic of most of the FLOPs, such as ``"fp32"``.
     flops
-        Of the products and convolutions of one image.
+        FLOPs of matrix products and convolutions for one image.
     """
     print(_("products and convolutions of one image: {flops:.2f} MFLOP").format(flops=flops / 1e6))
     print(
@@ -44,18 +44,18 @@ def note_rates(ledger: Ledger, rate: float, limit: float, mfu: float, unit: str,
 
 
 def note_mfu(ledger: Ledger, weights: int, unit: str, plain: float, best: float) -> None:
-    """Print, and note, which share of the best product rate the first and the best loop get.
+    """Print, and store, the MFU of the first and of the best loop.
 
     Parameters
     ----------
     ledger
-        The climb; its ``whole()`` has been asked for.
+        The climb, after a call of its ``whole()``.
     weights
-        Those that are multiplied: 6 FLOPs each for a letter, forward and backward.
+        The number of weights in matrix products: 6 FLOPs each for a letter, forward and backward.
     unit
-        In which the best loop multiplies, such as ``"bf16"``.
+        The arithmetic of the best loop's products, such as ``"bf16"``.
     plain, best
-        The best FLOP/s of a large product in fp32, and in ``unit``.
+        The best FLOP/s of matrix products in fp32, and in ``unit``.
     """
     first = ledger.base.median
     fastest = first * ledger.gain
@@ -84,23 +84,23 @@ def note_runs(
     target: float,
     time_of: Callable[[Sequence[Run], float], float],
 ) -> None:
-    """Draw, print and note how long runs took to a target, failures included.
+    """Draw, print and store the time that runs took to a target accuracy, failures included.
 
     Parameters
     ----------
     ledger
         The climb.
     runs
-        Those with the recipe, one for each seed.
+        Runs with the recipe, one for each seed.
     first
         One run of the first loop.
     target
         The accuracy to reach.
     time_of
-        Returns for runs and a target the seconds in the median.
+        Returns the median seconds of runs to a target.
     """
     drawings.runs(runs, first, target)
-    took, took_first = time_of(runs, target), time_of([first], target)
+    median_seconds, first_seconds = time_of(runs, target), time_of([first], target)
     scores = [points[-1][1] for points in runs]
     seconds = [points[-1][0] for points in runs]
     reached = sum(score >= target for score in scores)
@@ -113,12 +113,12 @@ def note_runs(
     print(_("their accuracy in the median: {median:.2%}").format(median=statistics.median(scores)))
     print(
         _("time to {target:.0%}: {took:.2f} s in the median; first loop, one run: {took_first:.1f} s").format(
-            target=target, took=took, took_first=took_first
+            target=target, took=median_seconds, took_first=first_seconds
         )
     )
     ledger.result(
         _("time to {target:.0%}").format(target=target),
-        _("{took:.2f} s (median of {n_runs} runs)").format(took=took, n_runs=len(runs)),
+        _("{took:.2f} s (median of {n_runs} runs)").format(took=median_seconds, n_runs=len(runs)),
     )
     ledger.result(_("one run takes"), Measurement.of(seconds, _("a run"), ledger.device))
     ledger.result(
@@ -127,5 +127,5 @@ def note_runs(
     )
     ledger.result(
         _("time to {target:.0%}, first loop").format(target=target),
-        _("{took_first:.1f} s (one run)").format(took_first=took_first),
+        _("{took_first:.1f} s (one run)").format(took_first=first_seconds),
     )

@@ -1,4 +1,6 @@
-"""Drawings of lesson 10: memory by stage, FSDP's step, a mesh, a pipeline, and causal attention in parts."""
+"""Drawings of lesson 10: memory by ZeRO stage, FSDP's step, a device mesh, a pipeline, and causal
+attention.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ _LOOKS = dict(zip((N_("gather"), N_("scatter"), N_("forward"), N_("backward")), 
 
 
 def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figure, str]:
-    """Return a figure of what each rank keeps, and its description.
+    """Return a figure of the memory on each rank, and its alternative text.
 
-    ``cases`` has for each name, for each kind of tensor, bytes a rank; ``card`` is a card's memory in bytes.
+    ``cases`` has for each name the bytes on a rank by kind of tensor; ``card`` is a card's memory in bytes.
     """
     fig, ax = plt.subplots(figsize=(8.8, 0.55 * len(cases) + 1.5))
     fig.subplots_adjust(left=0.19, right=0.98, top=0.86, bottom=0.17)  # quicker than to lay it out
@@ -52,25 +54,27 @@ def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figur
     ax.set(xlim=(0, 1.12 * longest), ylim=(len(cases) - 0.5, -0.5), xlabel=_("GB on each rank"))
     ax.grid(axis="y", visible=False)
     fig.legend(loc="upper center", ncols=4, fontsize=9.5)
-    told = _("; ").join(f"{name} {amount(sum(parts.values()) / 1e9, 'GB')}" for name, parts in cases.items())
+    totals = _("; ").join(
+        f"{name} {amount(sum(parts.values()) / 1e9, 'GB')}" for name, parts in cases.items()
+    )
     return fig, _("Bytes on each rank, beside a card of {card:g} GB: {told}.").format(
-        card=card / 1e9, told=told
+        card=card / 1e9, told=totals
     )
 
 
 def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tuple[Figure, str]:
-    """Return a figure of a step of FSDP, with and without freeing layers after forward, and its description.
+    """Return a figure of an FSDP step, with and without resharding after forward, and its alternative text.
 
     The arguments are those of `timeline.step`.
     """
     fig, axes = plt.subplots(2, 1, figsize=(8.8, 5.2))
     fig.subplots_adjust(left=0.14, right=0.98, top=0.86, bottom=0.1, hspace=0.28)
     steps = [timeline.step(layers, gather, compute, reshard) for reshard in (True, False)]
-    most = max(made.peak for made in steps)
-    for ax, made, reshard in zip(axes, steps, (True, False), strict=True):
-        _lanes(ax, made, most)
+    most = max(step.peak for step in steps)
+    for ax, step, reshard in zip(axes, steps, (True, False), strict=True):
+        _draw_step(ax, step, most)
         ax.set_title(f"reshard_after_forward={reshard}", fontsize=10.5, loc="left")
-        ax.set_xlim(0, 1.02 * max(made.seconds for made in steps))
+        ax.set_xlim(0, 1.02 * max(step.seconds for step in steps))
     axes[0].set_xticks([])  # ticks take half of the time to draw
     axes[1].locator_params("x", nbins=4)
     axes[1].set_xlabel(
@@ -83,7 +87,7 @@ def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tup
         for colour, hatch in _LOOKS.values()
     ]
     fig.legend(boxes, list(_LOOKS), loc="upper center", ncols=4, fontsize=9.5)
-    told = [_("{peak} layers or gradients whole at most").format(peak=made.peak) for made in steps]
+    peak_texts = [_("{peak} layers or gradients whole at most").format(peak=step.peak) for step in steps]
     return (
         fig,
         _(
@@ -92,44 +96,47 @@ def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tup
             "Kept: {kept_peak}, done after {kept_seconds:g}."
         ).format(
             layers=layers,
-            freed_peak=told[0],
+            freed_peak=peak_texts[0],
             freed_seconds=steps[0].seconds,
-            kept_peak=told[1],
+            kept_peak=peak_texts[1],
             kept_seconds=steps[1].seconds,
         ),
     )
 
 
-def _lanes(ax: Axes, made: timeline.Timeline, most: int) -> None:
+def _draw_step(ax: Axes, step: timeline.Timeline, most: int) -> None:
+    """Draw one step: network, compute, and the number of whole layers."""
     for what, (colour, hatch) in _LOOKS.items():
         corners = []
-        for bar in (bar for bar in made.bars if bar.what == what):
+        for bar in (bar for bar in step.bars if bar.what == what):
             row = (timeline.NETWORK, timeline.COMPUTE).index(bar.lane)
             low, high = row - 0.4, row + 0.4
             corners.append([(x, y) for x in (bar.start, bar.end) for y in (low, high)])
-            _number(ax, (bar.start + bar.end) / 2, row, str(bar.layer))
+            _draw_label(ax, (bar.start + bar.end) / 2, row, str(bar.layer))
         bars = Path.make_compound_path_from_polys(np.array(corners)[:, [0, 1, 3, 2]])
         look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.8}
         ax.add_artist(PathPatch(bars, **look))  # all in one: each hatch takes its time
-    moments, counts = zip(*made.whole, (made.seconds, 0), strict=True)
+    moments, counts = zip(*step.whole, (step.seconds, 0), strict=True)
     tops = [3 - 1.4 * count / most for count in counts]
     ax.fill_between(moments, tops, 3, step="post", facecolor=GREEN, alpha=0.5, linewidth=0)
-    top = next(moment for moment, count in made.whole if count == made.peak)
-    ax.text(top, 2.95, _(" {peak} at most").format(peak=made.peak), fontsize=8.5)
+    top = next(moment for moment, count in step.whole if count == step.peak)
+    ax.text(top, 2.95, _(" {peak} at most").format(peak=step.peak), fontsize=8.5)
     ax.set_yticks((0, 1, 2.5), (_("network"), "compute", _("whole")))
     ax.set(ylim=(3.05, -0.5))
     ax.grid(visible=False)
 
 
-def _number(ax: Axes, x: float, y: float, text: str, size: float = 8.5) -> None:
+def _draw_label(ax: Axes, x: float, y: float, text: str, size: float = 8.5) -> None:
+    """Draw a text on a light background, centred."""
     box = {"facecolor": "#fdfdfb", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
     ax.text(x, y, text, ha="center", va="center", fontsize=size, bbox=box)
 
 
 def mesh(dimensions: Mapping[str, int], doing: Mapping[str, str]) -> None:
-    """Draw a device mesh of two dimensions: its ranks, and what goes along each dimension.
+    """Draw a two-dimensional device mesh: its ranks, and the use of each dimension.
 
-    ``dimensions`` has for each of two names the size, rows first; ``doing`` what the ranks along it do.
+    ``dimensions`` has the sizes of two named dimensions, rows first; ``doing`` says what the ranks along each
+    do.
     """
     (down, rows), (across, columns) = dimensions.items()
     fig, ax = plt.subplots(figsize=(8.8, 0.8 * rows + 1.5), layout="constrained")
@@ -171,7 +178,7 @@ def mesh(dimensions: Mapping[str, int], doing: Mapping[str, str]) -> None:
 def pipeline(run: Run) -> None:
     """Draw what each stage of a pipeline computes when, from a run of the simulated cluster.
 
-    The names of what was computed begin with F (forward) or B (backward).
+    Names of computations must begin with F (forward) or B (backward).
     """
     stages = len(run.results)
     fig, ax = plt.subplots(figsize=(8.8, 0.5 * stages + 1.3), layout="constrained")
@@ -185,7 +192,7 @@ def pipeline(run: Run) -> None:
             number = span.name[1:]
             if width > 7 * len(number) * run.seconds:  # else it would run into the next one's
                 size = 8.5 if width > 11 * len(number) * run.seconds else 6.5
-                _number(ax, 500 * (span.start + span.end), span.rank, number, size)
+                _draw_label(ax, 500 * (span.start + span.end), span.rank, number, size)
             busy[span.rank] += span.end - span.start
     ax.set_yticks(range(stages), [_("stage {n}").format(n=n) for n in range(stages)])
     ax.set(xlim=(0, 1e3 * run.seconds), ylim=(stages - 0.5, -0.5), xlabel=_("ms (modelled)"))
@@ -206,12 +213,12 @@ def pipeline(run: Run) -> None:
 
 
 def causal(ways: Mapping[str, Sequence[Sequence[int]]]) -> None:
-    """Draw which rank computes which part of causal attention, for several ways to deal out the text.
+    """Draw which rank computes which part of causal attention, for several ways to distribute the text.
 
-    ``ways`` has for each name, for each rank, the pieces of the text whose rows it has.
+    ``ways`` has for each name, for each rank, the pieces of the text whose queries it has.
     """
     fig, axes = plt.subplots(1, len(ways), figsize=(8.8, 3.6), layout="constrained", squeeze=False)
-    told = []
+    share_texts = []
     for ax, (name, ranks) in zip(axes[0], ways.items(), strict=True):
         total = sum(row + 0.5 for pieces in ranks for row in pieces)
         shares = []
@@ -226,11 +233,11 @@ def causal(ways: Mapping[str, Sequence[Sequence[int]]]) -> None:
         size = max(row for pieces in ranks for row in pieces) + 1
         ax.set(xlim=(0, size), ylim=(size, 0), xlabel=_("keys: pieces of the text"), aspect="equal")
         ax.set(title=name, ylabel=_("queries"))
-        said = ", ".join(f"{share:.0%}" for share in shares)
-        told.append(_("{name}: the ranks have {said} of the work").format(name=name, said=said))
+        percentages = ", ".join(f"{share:.0%}" for share in shares)
+        share_texts.append(_("{name}: the ranks have {said} of the work").format(name=name, said=percentages))
     handles = axes[0][0].get_legend_handles_labels()
     fig.legend(*handles, loc="outside upper center", ncols=len(ranks), fontsize=9.5)
     present(
         fig,
-        _("Causal attention as a triangle, coloured by rank. {told}.").format(told="; ".join(told)),
+        _("Causal attention as a triangle, coloured by rank. {told}.").format(told="; ".join(share_texts)),
     )

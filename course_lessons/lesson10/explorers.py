@@ -1,4 +1,4 @@
-"""What can be moved in lesson 10."""
+"""Explorers (interactive figures) of lesson 10."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from course_lessons.lesson10.memory import STAGES, bytes_per_rank
 from course_lessons.shared.explorer import Explorer, slider
 
 CARD = 80e9
-"""Bytes of the card beside the bars."""
+"""The memory of the card drawn beside the bars, in bytes."""
 
 
 def sharding() -> None:
-    """Let the learner choose model, cards and dtype, and see what each stage leaves on a card."""
+    """Display an explorer: memory on each rank by ZeRO stage, model size, number of cards and dtype."""
 
     def draw(parameters: float, ranks: int, dtype: torch.dtype) -> tuple[Figure, str]:
+        """Return the figure for these settings and its alternative text."""
         cases = {name: bytes_per_rank(parameters, ranks, stage, dtype) for stage, name in enumerate(STAGES)}
         return drawings.memory(cases, CARD)
 
@@ -42,7 +43,7 @@ def sharding() -> None:
 
 
 def step() -> None:
-    """Let the learner change the network's pace and the layers, and see FSDP's lanes and memory."""
+    """Display an explorer: timeline and memory of an FSDP step, by network speed and number of layers."""
     Explorer(
         question=_("What does keeping the gathered layers after forward save, and what does it cost?"),
         guesses=(
@@ -65,4 +66,5 @@ def step() -> None:
 
 
 def _name(dtype: torch.dtype) -> str:
+    """Return a dtype's name, such as ``"float32"``."""
     return str(dtype).removeprefix("torch.")

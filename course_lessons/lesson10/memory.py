@@ -1,4 +1,4 @@
-"""What a model of N parameters keeps on each of M cards."""
+"""The memory of model and optimizer state on each rank, by ZeRO stage."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ STAGES = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3 (FSDP)")
 def bytes_per_rank(
     parameters: float, ranks: int = 1, stage: int = 0, dtype: torch.dtype = torch.float32
 ) -> dict[str, float]:
-    """Return what parameters, gradients and Adam's two moments take on each rank, in bytes.
+    """Return the bytes on each rank of ``"parameters"``, ``"gradients"`` and ``"Adam's moments"``.
 
-    Activations, buckets and the layers that are gathered for a moment come on top. The moments have the
-    parameters' dtype, as PyTorch's Adam makes them.
+    Activations, buckets and gathered layers are not included. The moments have the parameters' dtype, as in
+    PyTorch's Adam. ``parameters`` is the whole model's number of parameters. ZeRO's ``stage`` 0 divides
+    nothing, 1 Adam's moments, 2 gradients too, 3 parameters too.
 
-    ``parameters`` is how many the whole model has; ZeRO's ``stage`` 0 divides nothing, 1 Adam's moments, 2
-    gradients too, 3 parameters too.
+    Raises
+    ------
+    ValueError
+        If ``ranks`` is less than 1, or there is no such stage.
 
     Raises
     ------

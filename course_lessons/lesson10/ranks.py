@@ -1,4 +1,4 @@
-"""How the scripts of lesson 10 join the other ranks, say what they hold, and leave."""
+"""What the scripts of lesson 10 share: joining and leaving the process group, printing, timing."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ from .sent import Sent
 
 
 def start(seconds: float = 60) -> torch.device:
-    """Join the process group and return this rank's device: a GPU of its own, or the CPU.
+    """Initialise the process group; return this rank's device: a GPU of its own if there are enough, or the
+    CPU.
 
-    On GPUs a second backend carries CPU tensors: saving in the background needs it.
+    The environment variable ``DEVICE`` overrides the type. With GPUs, gloo is added as a backend for CPU
+    tensors: saving in the background needs it. ``seconds`` is the timeout of collectives.
     """
     for known in ("TypedStorage is deprecated", "DTensor random operators"):
         warnings.filterwarnings("ignore", message=known)
@@ -51,29 +53,29 @@ def start(seconds: float = 60) -> torch.device:
 
 
 def stop() -> None:
-    """Leave together, once nothing uses the process group any more."""
+    """Wait for all ranks, then destroy the process group."""
     gc.collect()
     dist.barrier()
     dist.destroy_process_group()
 
 
 def say(text: str) -> None:
-    """Print from rank 0 only."""
+    """Print a text from rank 0 only."""
     if dist.get_rank() == 0:
         print(text, flush=True)
 
 
 def seed(device: torch.device) -> None:
-    """Seed so that the ranks' shards differ.
+    """Seed the random number generator so that the ranks' shards differ.
 
-    On GPUs ``DTensor`` draws each shard as a part of the whole, from one seed for all. On a CPU each rank
-    draws for itself: from one seed they would all draw the same rows.
+    On GPUs ``DTensor`` generates each shard as a part of the whole, from the same seed on all ranks. On a CPU
+    each rank generates its own: the same seed would give the same rows on all ranks.
     """
     torch.manual_seed(dist.get_rank() if device.type == "cpu" else 0)
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """Return this rank's part of a tensor, or the tensor where it is no part."""
+    """Return this rank's part of a ``DTensor``; other tensors unchanged."""
     return tensor.to_local() if hasattr(tensor, "to_local") else tensor
 
 
@@ -83,7 +85,7 @@ def held(net: nn.Module) -> int:
 
 
 def show(net: nn.Module) -> None:
-    """Print from rank 0 which part of each parameter it has, and how many bytes they are together."""
+    """Print from rank 0 its part of each parameter, and their bytes in all."""
     for name, p in net.named_parameters():
         cut = ", ".join(str(getattr(place, "dim", _("none"))) for place in p.placements)
         say(
@@ -95,7 +97,7 @@ def show(net: nn.Module) -> None:
 
 
 def table(name: str, sent: Sent, net: nn.Module) -> None:
-    """Print from rank 0 a row on a step: its collectives, the gradients kept, bytes a parameter carried."""
+    """Print from rank 0 a row about a step: collectives, gradients kept, bytes carried per parameter."""
     count = sum(p.numel() for p in net.parameters())
     kept = sum(local(g).nbytes for g in _gradients(net))
     both = [f"{sent.calls[kind]} {_(kind)}" for kind in ("all_gather", "reduce_scatter")]
@@ -109,7 +111,7 @@ def table(name: str, sent: Sent, net: nn.Module) -> None:
 
 
 def _gradients(net: nn.Module) -> Iterator[torch.Tensor]:
-    """Yield the gradients; those that FSDP keeps whole until it may send them are in its groups."""
+    """Yield the gradients, including those that FSDP keeps unsharded until it reduces them."""
     for module in net.modules():
         if isinstance(module, FSDPModule):
             for p in module._get_fsdp_state()._fsdp_param_group.fsdp_params:
@@ -119,7 +121,7 @@ def _gradients(net: nn.Module) -> Iterator[torch.Tensor]:
 
 
 def norms(step: int, norm: torch.Tensor, net: nn.Module) -> None:
-    """Print in the first step the gradients' common norm, and that of this rank's shards before clipping."""
+    """Print, in step 0, the gradients' total norm, and that of this rank's shards before clipping."""
     if step == 0:
         whole = norm.full_tensor().item()
         own = torch.stack([local(p.grad).square().sum() for p in net.parameters()]).sum().sqrt()
@@ -135,7 +137,7 @@ def norms(step: int, norm: torch.Tensor, net: nn.Module) -> None:
 
 @torch.no_grad()
 def accuracy(net: nn.Module, device: torch.device) -> None:
-    """Print from rank 0 which share of the new digits the network reads; all ranks must call it."""
+    """Print from rank 0 the accuracy on the test digits; all ranks must call it."""
     x, y = digits(device, new=True)
     right = (net(x).argmax(1) == y).float().mean().item()
     count = dist.get_world_size()
@@ -151,10 +153,14 @@ def accuracy(net: nn.Module, device: torch.device) -> None:
 def ddp_step(
     model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor
 ) -> Callable[[Callable[[], Any]], None]:
-    """Return a training step on random labels; it takes the context in which gradients are computed."""
+    """Return a training step on random labels.
+
+    It takes a function that returns the context manager for the backward pass, such as ``model.no_sync``.
+    """
     y = torch.randint(10, (len(x),), device=x.device)
 
     def step(context: Callable[[], Any]) -> None:
+        """Train for a step."""
         with context():
             F.cross_entropy(model(x), y).backward()
         optimizer.step()
@@ -169,34 +175,37 @@ def seconds_of(
     times: int = 9,
     meet: Callable[[], Any] = dist.barrier,
 ) -> float:
-    """Return how long some work takes, the median of several times that all ranks begin together."""
-    taken = []
+    """Return the median seconds of several calls, without the first two; call ``meet()`` before each.
+
+    By default that is a barrier, so all ranks must call it.
+    """
+    durations = []
     for _ in range(times):
         meet()
         start = perf_counter()
         work()
         if device.type != "cpu":
             torch.accelerator.synchronize()
-        taken.append(perf_counter() - start)
-    return statistics.median(taken[2:])
+        durations.append(perf_counter() - start)
+    return statistics.median(durations[2:])
 
 
 def seconds_alone(work: Callable[[], None], device: torch.device) -> float:
-    """Return how long some work takes on rank 0 while the others wait; on these, 0."""
-    found = seconds_of(work, device, meet=lambda: None) if dist.get_rank() == 0 else 0.0
+    """Return the median seconds of a call on rank 0 while the others wait; on those return 0."""
+    median = seconds_of(work, device, meet=lambda: None) if dist.get_rank() == 0 else 0.0
     dist.barrier()
-    return found
+    return median
 
 
 def keep(found: Mapping[int, Sequence[float]], file: str) -> None:
-    """Write from rank 0 what was found."""
+    """Write results to a JSON file, from rank 0."""
     if dist.get_rank() == 0:
         Path(file).write_text(json.dumps(found), encoding="utf-8")
 
 
 @contextmanager
 def alone() -> Iterator[DeviceMesh]:
-    """Be a process group of one rank, in this process, for a while; yield its mesh, a CPU's."""
+    """Create a process group of one rank in this process for the block; yield its mesh, a CPU's."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         yield init_device_mesh("cpu", (1,))

@@ -1,4 +1,4 @@
-"""Counts what collectives carry, as PyTorch calls them."""
+"""Counts collectives and the bytes they carry."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _KINDS = {
 
 
 class Sent(TorchDispatchMode):
-    """Counts collectives by kind, and the bytes of the whole tensors that they carry.
+    """A context manager that counts collectives by kind, and the bytes of the whole tensors that they carry.
 
     Attributes
     ----------
     calls, bytes
-        For each kind, ``"all_gather"``, ``"reduce_scatter"`` or ``"all_reduce"``.
+        Counts by kind: ``"all_gather"``, ``"reduce_scatter"`` or ``"all_reduce"``.
 
     Examples
     --------

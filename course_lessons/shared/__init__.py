@@ -1,1 +1,1 @@
-"""What two or three lessons share."""
+"""Modules that two or more lessons use."""

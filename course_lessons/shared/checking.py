@@ -1,4 +1,4 @@
-"""Shared by the checks of several lessons."""
+"""Helpers for the checks of exercises in several lessons."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ Batches = list[tuple[Tensor, Tensor]]
 
 
 def made_batches(sizes: Sequence[int], seed: int = 1) -> Batches:
-    """Return batches of the given sizes; the labels are random, so no batch is like another."""
+    """Return (inputs, labels) batches of the given sizes: inputs (n, 6) from a normal distribution, labels
+    (n,) from 0 to 2. The same seed gives the same batches.
+    """
     generator = torch.Generator().manual_seed(seed)
     return [
         (torch.randn(n, 6, generator=generator), torch.randint(0, 3, (n,), generator=generator))
@@ -36,7 +38,7 @@ def made_batches(sizes: Sequence[int], seed: int = 1) -> Batches:
 
 
 def through_file(state: object) -> Any:
-    """Return what comes back of a state that was saved, and loaded with ``weights_only=True``."""
+    """Save a state with ``torch.save`` in memory, and load it with ``weights_only=True``."""
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
@@ -44,7 +46,10 @@ def through_file(state: object) -> Any:
 
 
 class Calls(TorchFunctionMode):
-    """Within it, ``note(name, args, kwargs)`` is called before each call of a PyTorch function."""
+    """A context manager that calls ``note(name, args, kwargs)`` before each call of a PyTorch function.
+
+    ``name`` is the function's, such as ``"item"``; for reading a tensor's property it is the property's name.
+    """
 
     def __init__(self, note: Callable[[str, Any, Any], object]) -> None:
         super().__init__()
@@ -53,7 +58,7 @@ class Calls(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Note the call, then make it."""
+        """Call ``note``, then the function; return its result."""
         name = getattr(func, "__name__", "")
         if name == "__get__":  # of a property, such as a tensor's device
             name = getattr(getattr(func, "__self__", None), "__name__", "")
@@ -62,18 +67,21 @@ class Calls(TorchFunctionMode):
 
 
 def norm(tensors: Sequence[Tensor]) -> float:
-    """Return the length of tensors, taken as one vector."""
+    """Return the Euclidean norm of tensors concatenated to one vector."""
     return math.sqrt(sum(float(t.double().square().sum()) for t in tensors))
 
 
 def how_far_off(got: Sequence[Tensor], right: Sequence[Tensor]) -> float:
-    """Return how far tensors are from the right ones, as a share of their size."""
+    """Return the relative error, ``norm(got - right) / norm(right)``; if ``right`` is 0, the absolute one."""
     return norm([g - r for g, r in zip(got, right, strict=True)]) / (norm(right) or 1.0)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on one thread: tensors this small do not pay for waking a second."""
+    """Set PyTorch's number of threads to 1 in the block, because a second one slows down tensors this small.
+
+    The previous number is restored at the end.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -84,7 +92,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def quick_collection() -> Iterator[None]:
-    """Let ``gc.collect()`` skip all existing objects: an answer may call it often."""
+    """Make ``gc.collect()`` ignore the existing objects in the block: an answer may call it often."""
     gc.freeze()
     try:
         yield
@@ -93,16 +101,17 @@ def quick_collection() -> Iterator[None]:
 
 
 def tensors_in(value: object) -> list[Tensor]:
-    """Return the tensors in lists and tuples, nested ones too."""
+    """Return the tensors in a value: the value itself, or those in nested lists and tuples."""
     if isinstance(value, (list, tuple)):
         return [tensor for item in value for tensor in tensors_in(item)]
     return [value] if isinstance(value, Tensor) else []
 
 
 def keeps(answer: Callable[..., Any], judge: Judge, *positions: int) -> Callable[..., Any]:
-    """Return the answer, refused as ``"changed-input"`` where it changes tensors in these arguments.
+    """Wrap an answer so that it is refused if it modifies tensors in the arguments at these positions.
 
-    For an answer that may change others. Tensors on a device are left out: a comparison would count as reads.
+    The refusal is the diagnosis ``"changed-input"``; other arguments may be modified. Tensors that are not on
+    the CPU are not compared: a comparison would be counted as a read.
     """
 
     @functools.wraps(answer)
@@ -120,21 +129,21 @@ def keeps(answer: Callable[..., Any], judge: Judge, *positions: int) -> Callable
 
 
 class Alive:
-    """Watches tensors: how many bytes of them are still allocated, and the peak."""
+    """Counts the bytes of the watched tensors that are still allocated, and their ``peak``."""
 
     def __init__(self) -> None:
         self.peak = 0
         self._seen: list[tuple[weakref.ref[Any], int]] = []
 
     def add(self, *tensors: Tensor) -> None:
-        """Watch tensors from now on."""
+        """Watch more tensors, and update ``peak``."""
         # Another tensor may share the memory: what counts is the storage.
         self._seen += [(weakref.ref(t.untyped_storage()), t.nbytes) for t in tensors]
         self.peak = max(self.peak, self.bytes)
 
     @property
     def bytes(self) -> int:
-        """The bytes that are allocated now."""
+        """The bytes of the watched tensors that are still allocated."""
         return sum(nbytes for ref, nbytes in self._seen if ref() is not None)
 
 
@@ -146,9 +155,24 @@ def on_ranks(
     hang: str,
     mismatch: str = "",
 ) -> cluster.Run:
-    """Run ``program(dist, answer)`` on each rank.
+    """Run ``program(dist, answer)`` on each rank of a simulated cluster; return the run.
 
-    A deadlock is refused as ``hang``; calls that do not match as ``mismatch``, or else as ``hang``.
+    An exception of the learner's answer is raised as `Raised`.
+
+    Parameters
+    ----------
+    program
+        Called on each rank with that rank's simulated ``torch.distributed`` and the answer.
+    answer
+        The learner's function.
+    ranks
+        The number of ranks.
+    judge
+        Refuses the answer.
+    hang
+        The diagnosis for a deadlock.
+    mismatch
+        The diagnosis for calls that do not match; by default that of a deadlock.
     """
 
     def call(*arguments: Any) -> Any:
@@ -171,7 +195,9 @@ def on_ranks(
 
 
 class OrValueError(ComparesToReference):
-    """A check over cases in which raising ``ValueError`` is a result too: it counts as ``"ValueError"``."""
+    """`ComparesToReference` for functions that may raise ``ValueError``: that is compared as
+    ``"ValueError"``.
+    """
 
     def _value(self, function: Callable[..., Any], case: Sequence[Any], read: Any = None) -> Any:
         try:
@@ -183,14 +209,14 @@ class OrValueError(ComparesToReference):
 
 
 class Operations(TorchDispatchMode):
-    """Calls ``note(name, result, args)`` after each operation on tensors within it; a name is ``"mm"``."""
+    """A context manager that calls ``note(name, result, args)`` after each operation, such as ``"mm"``."""
 
     def __init__(self, note: Callable[[str, Any, Any], object]) -> None:
         super().__init__()
         self.note = note
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the operation, then tell of it."""
+        """Run the operation, then call ``note``; return the result."""
         result = op(*args, **(kwargs or {}))
         self.note(op.overloadpacket.__name__, result, args)
         return result

@@ -1,4 +1,4 @@
-"""Checkpoints that are written atomically and verified when they are read, as lesson 03 shows."""
+"""Checkpoints that are written atomically and verified when they are read, as lesson 03 teaches."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _SUMS = "SHA256SUMS"
 
 
 def save(folder: Path, epochs: int, **parts: Any) -> None:
-    """Save the state of each part: to a temporary file, synced to the disk, then renamed.
+    """Save the ``state_dict`` of each part to ``last.pt``: write a temporary file, fsync it, then rename it.
 
     Parameters
     ----------
     folder
-        Created if need be. Gets ``last.pt``; the one before stays as ``previous.pt``.
+        Created if it does not exist. An existing ``last.pt`` is renamed to ``previous.pt``.
     epochs
-        How many are done.
+        The number of completed epochs; saved too.
     parts
         Objects with a ``state_dict``, by name.
     """
@@ -52,9 +52,16 @@ def save(folder: Path, epochs: int, **parts: Any) -> None:
 
 
 def resume(folder: Path, **parts: Any) -> int:
-    """Load the state of each part where there is a checkpoint; return how many epochs are done.
+    """Load the newest undamaged checkpoint into ``parts``; return the number of completed epochs.
 
-    With several ranks, rank 0 chooses the file for all of them: by itself, one could take an older one.
+    It is 0 if there is no checkpoint. Calls ``load_state_dict`` on each part with the state saved under its
+    name. Damaged checkpoints are renamed to ``NAME.damaged``. In a distributed run, call it on every rank:
+    rank 0 chooses the file, and all ranks read it, so ``folder`` must be shared.
+
+    Raises
+    ------
+    RuntimeError
+        On every rank, if there are checkpoints and none can be read.
     """
     name: str | None = None
     state: dict[str, Any] = {}
@@ -82,27 +89,27 @@ def resume(folder: Path, **parts: Any) -> int:
 
 
 def newest_whole(folder: Path, *names: str) -> tuple[str | None, dict[str, Any]]:
-    """Read the newest checkpoint that is not damaged; return its name and content.
+    """Read the newest undamaged checkpoint; return its file name and its content.
 
-    One that is cut short, damaged or carries code is renamed to ``NAME.damaged``, so that the next save
-    does not push it over a good one.
+    A damaged file (truncated, changed, or with objects that ``weights_only=True`` refuses) is renamed to
+    ``NAME.damaged``, so that the next `save` does not put it in the place of a good one.
 
     Parameters
     ----------
     folder
         The folder of the checkpoints.
     names
-        Their names, the newest first.
+        The file names to try, the newest first.
 
     Returns
     -------
     tuple
-        ``(None, {})`` where there is no checkpoint.
+        ``(name, content)``; ``(None, {})`` if there is no checkpoint.
 
     Raises
     ------
     RuntimeError
-        Where there are some, and none can be read.
+        If there are checkpoints (damaged ones included) and none can be read.
     """
     existing = [name for name in names if (folder / name).exists()]
     for name in existing:
@@ -124,9 +131,9 @@ def newest_whole(folder: Path, *names: str) -> tuple[str | None, dict[str, Any]]
 
 
 def seal(folder: str | Path) -> None:
-    """Write the SHA-256 of each file in a folder beside them, once all ranks have saved; rank 0 does it.
+    """Write ``SHA256SUMS`` with the SHA-256 of each file in a folder.
 
-    ``sha256sum --check SHA256SUMS`` reads the same file.
+    Call it after all ranks have saved; only rank 0 writes. ``sha256sum --check SHA256SUMS`` verifies it.
     """
     if not dist.is_initialized() or dist.get_rank() == 0:
         lines = [f"{digest}  {name}\n" for name, digest in _digests(Path(folder)).items()]
@@ -134,12 +141,12 @@ def seal(folder: str | Path) -> None:
 
 
 def verify(folder: str | Path) -> None:
-    """Compare each file of a sealed folder with its checksum.
+    """Compare each file in a folder with the checksum that `seal` wrote.
 
     Raises
     ------
     RuntimeError
-        If the folder was never sealed, or a file is missing or changed: the message names them.
+        If there is no ``SHA256SUMS``, or files are missing, changed or added: the message names them.
     """
     try:
         lines = (Path(folder) / _SUMS).read_text(encoding="utf-8").splitlines()
@@ -159,5 +166,6 @@ def verify(folder: str | Path) -> None:
 
 
 def _digests(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file in a folder, in hexadecimal, by file name."""
     files = sorted(p for p in folder.iterdir() if p.is_file() and _SUMS not in p.name)
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in files}

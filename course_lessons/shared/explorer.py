@@ -1,8 +1,8 @@
-"""A figure to play with: a question, a guess, and sliders that redraw a computed picture.
+"""Interactive figures: a question, answers to guess from, and controls that redraw a computed figure.
 
-In a notebook it is made of ipywidgets (version 7 or 8). Where nobody can move anything (papermill, a saved
-page) it is one telling picture. On the course's site it is every picture there is, computed beforehand, and a
-few lines of script that choose among them.
+In a notebook with a user they are ipywidgets (version 7 or 8). Without one (papermill, a saved page) there is
+a single static figure. On the course's site the page contains every figure, drawn beforehand, and a short
+script that selects among them.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ MOST_FRAMES = 128
 
 @dataclass(frozen=True)
 class Control:
-    """Something to move: a slider, or a box to tick.
+    """A control of an explorer: a slider or a checkbox.
 
     Attributes
     ----------
     label
-        What it changes, with the unit.
+        The label shown beside it, with the unit.
     options
-        For each position its words and its value, in order; a box has two, ``False`` and ``True``.
+        ``(text, value)`` for each position, in order; the values of a checkbox are ``False`` and ``True``.
     start
-        Which position is shown first.
+        The index of the initial position.
     """
 
     label: str
@@ -54,41 +54,41 @@ class Control:
 
     @property
     def is_box(self) -> bool:
-        """Whether it is a box to tick."""
+        """Whether it is a checkbox."""
         return [value for _, value in self.options] == [False, True]
 
 
 def slider(
     label: str, values: Sequence[Any], start: Any = None, words: Callable[[Any], str] = str
 ) -> Control:
-    """Return a slider over ``values``, shown as ``words`` of each; it begins at ``start``."""
+    """Return a slider over ``values`` from ``start`` on; ``words(value)`` is a value's text."""
     options = [(words(value), value) for value in values]
     return Control(label, options, values.index(start) if start is not None else 0)
 
 
 def box(label: str, ticked: bool = False) -> Control:
-    """Return a box to tick."""
+    """Return a checkbox."""
     return Control(label, [(_("no"), False), (_("yes"), True)], int(ticked))
 
 
 @dataclass(frozen=True)
 class Explorer:
-    """A question, the guesses to choose from, a picture with its controls, and what one finds.
+    """An interactive figure with a question.
 
     Attributes
     ----------
     question
         What to find out, in one or two sentences.
     guesses
-        Answers to choose from before anything can be moved.
+        Answers to choose from; the controls are disabled until one is chosen.
     controls
-        For each argument of `draw` what changes it.
+        The control for each keyword argument of `draw`.
     draw
-        Takes a value for each control; returns a figure and the sentence for those who do not see it.
+        Called with a value for each control; returns a figure and its alternative text.
     found
-        What one sees after moving, in a sentence or two; shown after the first move.
+        The explanation, a sentence or two, shown after the first change of a control.
     telling
-        For each control the position that shows most, where nothing can be moved; by default the first one.
+        The index of each control's position for a static figure; by default its ``start``.
     """
 
     question: str
@@ -99,7 +99,7 @@ class Explorer:
     telling: Mapping[str, int] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse more pictures than a page can hold."""
+        """Raise ``ValueError`` if there are more than `MOST_FRAMES` combinations of positions."""
         count = sum(1 for _ in self.positions())
         if count > MOST_FRAMES:
             raise ValueError(
@@ -109,22 +109,22 @@ class Explorer:
             )
 
     def positions(self) -> itertools.product[tuple[int, ...]]:
-        """Return every combination of the controls' positions."""
+        """Return an iterator over all combinations of the controls' positions, tuples of indices."""
         return itertools.product(*(range(len(c.options)) for c in self.controls.values()))
 
     def at(self, positions: Sequence[int]) -> tuple[Figure, str]:
-        """Return the figure and its sentence for one position of each control."""
+        """Draw one combination of positions (indices); return the figure and its alternative text."""
         pairs = zip(self.controls.items(), positions, strict=True)
         return self.draw(**{name: control.options[i][1] for (name, control), i in pairs})
 
     @property
     def shown(self) -> tuple[int, ...]:
-        """The position of each control that a still picture shows."""
+        """The index of each control's position in a static figure."""
         telling = self.telling or {}
         return tuple(telling.get(name, control.start) for name, control in self.controls.items())
 
     def show(self) -> None:
-        """Show it as can be moved here: live, as pictures to choose from, or as one picture."""
+        """Display it in the form that `form` returns."""
         how = form()
         if how == "live":
             Live(self).display()
@@ -134,26 +134,28 @@ class Explorer:
             still(self)
 
     def _text(self) -> str:
+        """Return the plain text of the explorer, for outputs without HTML."""
         figure, alt = self.at(self.shown)
         plt.close(figure)
         return f"{self.question}\n{alt}\n{self.found}"
 
 
 def form() -> str:
-    """Return ``"live"`` where a learner can move things, ``"frames"`` for the site, else ``"still"``.
+    """Return how explorers are displayed: ``"live"`` widgets, ``"frames"`` for the site, or ``"still"``.
 
-    ``COURSE_WIDGETS`` decides where it is set to one of them.
+    The environment variable ``COURSE_WIDGETS`` takes precedence if it is one of these. Otherwise it is
+    ``"live"`` in a notebook that a person has opened, if ipywidgets is installed, else ``"still"``.
     """
-    asked = os.environ.get("COURSE_WIDGETS", "")
-    if asked in {"live", "frames", "still"}:
-        return asked
-    hands = (
+    requested = os.environ.get("COURSE_WIDGETS", "")
+    if requested in {"live", "frames", "still"}:
+        return requested
+    has_user = (
         "JPY_SESSION_NAME" in os.environ  # Jupyter's server: a person opened this notebook
         or "VSCODE_PID" in os.environ
         or where() == "colab"
         or os.environ.get("KAGGLE_KERNEL_RUN_TYPE") == "Interactive"
     )
-    if not (hands and in_notebook()):
+    if not (has_user and in_notebook()):
         return "still"
     try:
         import ipywidgets  # noqa: F401
@@ -163,21 +165,21 @@ def form() -> str:
 
 
 def still(explorer: Explorer) -> None:
-    """Show the question with its guesses, one telling picture, and, folded, what moving would have shown."""
+    """Display the question with its answers, one static figure, and the explanation, collapsed."""
     guesses = " · ".join(explorer.guesses)
-    asked = f"<b>{html.escape(explorer.question)}</b><br>{html.escape(guesses)}"
-    show(Bundle(f"{explorer.question}\n{guesses}", asked))
+    question_html = f"<b>{html.escape(explorer.question)}</b><br>{html.escape(guesses)}"
+    show(Bundle(f"{explorer.question}\n{guesses}", question_html))
     present(*explorer.at(explorer.shown))
     pairs = zip(explorer.controls.values(), explorer.shown, strict=True)
-    at = " · ".join(f"{control.label}: {control.options[i][0]}" for control, i in pairs)
-    show(Bundle(at, html.escape(at)))
-    found = html.escape(explorer.found)
-    folded = _("<details><summary>What moving it shows</summary>{found}</details>").format(found=found)
+    positions_text = " · ".join(f"{control.label}: {control.options[i][0]}" for control, i in pairs)
+    show(Bundle(positions_text, html.escape(positions_text)))
+    explanation = html.escape(explorer.found)
+    folded = _("<details><summary>What moving it shows</summary>{found}</details>").format(found=explanation)
     show(Bundle(explorer.found, folded))
 
 
 class Live:
-    """The widgets of one explorer, and the pictures drawn so far."""
+    """An explorer as widgets; figures already drawn are cached as HTML in ``drawn``, by positions."""
 
     def __init__(self, explorer: Explorer) -> None:
         import ipywidgets as widgets
@@ -187,21 +189,21 @@ class Live:
         self.guess = widgets.ToggleButtons(options=list(explorer.guesses), value=None)
         self.guess.style.button_width = "auto"
         self.movers = [
-            _box(widgets, control) if control.is_box else _slider(widgets, control)
+            _checkbox_widget(widgets, control) if control.is_box else _slider_widget(widgets, control)
             for control in explorer.controls.values()
         ]
         self.picture = widgets.HTML()
         self.note = widgets.HTML(_("Choose an answer first; then you can move things."))
         for mover in self.movers:
             mover.disabled = True
-            mover.observe(self._moved, "value")
-        self.guess.observe(self._guessed, "value")
+            mover.observe(self._on_control_changed, "value")
+        self.guess.observe(self._on_answer_chosen, "value")
         heading = widgets.HTML(f"<b>{html.escape(explorer.question)}</b>")
         self.all = widgets.VBox([heading, self.guess, *self.movers, self.picture, self.note])
-        self._draw()
+        self._update_figure()
 
     def display(self) -> None:
-        """Display the widgets; where they cannot be had, the same output holds a picture."""
+        """Display the widgets; front ends without widgets show the static figure of the same output."""
         from IPython.display import display
 
         figure, alt = self.explorer.at(self.explorer.shown)
@@ -213,32 +215,37 @@ class Live:
         }
         display(data, raw=True)
 
-    def _positions(self) -> tuple[int, ...]:
+    def _current_positions(self) -> tuple[int, ...]:
+        """Return the current position of each control, an index."""
         return tuple(int(m.value) if hasattr(m, "indent") else m.index for m in self.movers)
 
-    def _draw(self) -> None:
-        at = self._positions()
-        if at not in self.drawn:
-            figure, alt = self.explorer.at(at)
-            self.drawn[at] = _img(_source(figure), alt)
-        self.picture.value = self.drawn[at]
+    def _update_figure(self) -> None:
+        """Show the figure for the current positions."""
+        positions = self._current_positions()
+        if positions not in self.drawn:
+            figure, alt = self.explorer.at(positions)
+            self.drawn[positions] = _img_tag(_data_url(figure), alt)
+        self.picture.value = self.drawn[positions]
 
-    def _guessed(self, _change: object) -> None:
+    def _on_answer_chosen(self, _change: object) -> None:
+        """Enable the controls, when an answer has been chosen."""
         for mover in self.movers:
             mover.disabled = False
         self.note.value = _("You said: {escape}. Move things, and see.").format(
             escape=html.escape(self.guess.value)
         )
 
-    def _moved(self, _change: object) -> None:
-        self._draw()
-        said = html.escape(self.guess.value or "")
+    def _on_control_changed(self, _change: object) -> None:
+        """Redraw, and show the explanation, when a control has changed."""
+        self._update_figure()
+        answer = html.escape(self.guess.value or "")
         self.note.value = _("You said: {said}. {escape}").format(
-            said=said, escape=html.escape(self.explorer.found)
+            said=answer, escape=html.escape(self.explorer.found)
         )
 
 
-def _slider(widgets: Any, control: Control) -> Any:
+def _slider_widget(widgets: Any, control: Control) -> Any:
+    """Return the ipywidgets slider for a control."""
     options = [(words, i) for i, (words, _) in enumerate(control.options)]
     return widgets.SelectionSlider(
         options=options,
@@ -249,12 +256,13 @@ def _slider(widgets: Any, control: Control) -> Any:
     )
 
 
-def _box(widgets: Any, control: Control) -> Any:
+def _checkbox_widget(widgets: Any, control: Control) -> Any:
+    """Return the ipywidgets checkbox for a control."""
     return widgets.Checkbox(value=bool(control.start), description=control.label, indent=False)
 
 
 def _png(figure: Figure, small: bool = False) -> bytes:
-    """Return a figure as PNG, made quickly or of few colours for a page that holds many; close it."""
+    """Return a figure as PNG and close it; with ``small``, in 64 colours and strongly compressed."""
     canvas = FigureCanvasAgg(figure)
     font.translate_figure(figure)
     canvas.draw()
@@ -267,11 +275,13 @@ def _png(figure: Figure, small: bool = False) -> bytes:
     return buffer.getvalue()
 
 
-def _source(figure: Figure, small: bool = False) -> str:
+def _data_url(figure: Figure, small: bool = False) -> str:
+    """Return a figure as a ``data:`` URL with a PNG; see `_png`."""
     return f"data:image/png;base64,{b64encode(_png(figure, small)).decode('ascii')}"
 
 
-def _img(source: str, alt: str) -> str:
+def _img_tag(source: str, alt: str) -> str:
+    """Return an HTML ``img`` element."""
     return f'<img style="max-width:100%" alt="{html.escape(alt, quote=True)}" src="{source}">'
 
 
@@ -296,11 +306,11 @@ movers.forEach(m => m.oninput = () => {{
 
 
 def page(explorer: Explorer) -> str:
-    """Return the explorer as HTML with every picture in it; it asks nothing of any server."""
+    """Return the explorer as HTML that contains every figure and a script; it loads nothing from a server."""
     frames = {}
-    for at in explorer.positions():
-        figure, alt = explorer.at(at)
-        frames[",".join(map(str, at))] = [_source(figure, small=True), alt]
+    for positions in explorer.positions():
+        figure, alt = explorer.at(positions)
+        frames[",".join(map(str, positions))] = [_data_url(figure, small=True), alt]
     start = [control.start for control in explorer.controls.values()]
     return _PAGE.format(
         name=f"explorer-{uuid4().hex[:8]}",
@@ -308,14 +318,15 @@ def page(explorer: Explorer) -> str:
         guesses=" ".join(
             f'<button type="button" aria-pressed="false">{html.escape(g)}</button>' for g in explorer.guesses
         ),
-        controls="".join(_mover(control) for control in explorer.controls.values()),
-        picture=_img(*frames[",".join(map(str, start))]),
+        controls="".join(_control_html(control) for control in explorer.controls.values()),
+        picture=_img_tag(*frames[",".join(map(str, start))]),
         found=html.escape(explorer.found),
         frames=json.dumps(frames).replace("</", "<\\/"),
     )
 
 
-def _mover(control: Control) -> str:
+def _control_html(control: Control) -> str:
+    """Return the HTML ``input`` element of a control, with its label."""
     label = html.escape(control.label)
     if control.is_box:
         ticked = " checked" if control.start else ""

@@ -1,7 +1,7 @@
-"""Where the memory of a training step goes: by kind, by phase, and without a GPU.
+"""The device memory of a training step by kind and by phase, and on a simulated device, without a GPU.
 
-Bytes are those that tensors ask for. What the allocator takes for them is a little more: it rounds
-every request up to 512 bytes, and sometimes gives the rest of a chunk with it.
+Bytes are those that tensors request. The allocator takes a little more: it rounds every request up to a
+multiple of 512 bytes, and sometimes adds the rest of a chunk.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ KINDS = (N_("parameters"), N_("buffers"), N_("gradients"), N_("optimizer"), N_("
 """What memory is used for. Whatever is none of the first four counts as ``"activations"``: what
 forward keeps for backward, the batch, temporary results."""
 
-_IN_WORDS = {"activations": _("activations and\ntemporary results")}
+_LEGEND_LABELS = {"activations": _("activations and\ntemporary results")}
 
 
 def metering_device(device: torch.device | str) -> torch.device:
-    """Return a device whose memory can be metered: this one, or the simulated one.
+    """Return a device that counts its memory: this one if it does, else the simulated one.
 
-    A CPU and Apple's MPS keep no account of peaks and requests. Where this PyTorch cannot have the
-    simulated device either, the device itself comes back, and `Meter` refuses it in one sentence.
+    CPU and Apple's MPS count neither peaks nor requests. If this PyTorch has no simulated device either, the
+    device itself is returned, and `Meter` raises ``ValueError`` for it. As a side effect, an earlier
+    ``simgpu.disable_for`` is reverted, so that the simulated device can be used.
     """
     device = torch.device(device)
-    if _has_meter(device):
+    if _counts_memory(device):
         return device
     simgpu.disable_for("cpu")  # what is metered trains on the simulated one, not on MPS
     if simgpu.unavailable_reason():
@@ -56,9 +57,9 @@ def metering_device(device: torch.device | str) -> torch.device:
 def by_kind(
     model: nn.Module, optimizer: Optimizer | None = None, device: torch.device | str | None = None
 ) -> dict[str, int]:
-    """Return the bytes that a model and its optimizer hold now, by the first four of `KINDS`.
+    """Return the bytes that a model and its optimizer hold now, by kind: `KINDS` without ``"activations"``.
 
-    Memory that several tensors share counts once. With ``device`` only what is there counts. (Adam keeps its
+    Storage shared by several tensors counts once. With ``device``, only tensors on it count. (Adam keeps its
     step counters on the CPU.)
     """
     parameters = list(model.parameters())
@@ -78,6 +79,10 @@ def by_kind(
 
 
 def _new_bytes(tensors: Iterable[Tensor], device: torch.device | str | None, seen: set[int]) -> Iterator[int]:
+    """Yield the storage size of each tensor, in bytes, unless the storage is in ``seen``; add it to ``seen``.
+
+    With ``device``, tensors on other devices are skipped. Sparse tensors count their indices and values.
+    """
     for tensor in tensors:
         if device is not None and tensor.device != torch.device(device):
             continue
@@ -90,23 +95,22 @@ def _new_bytes(tensors: Iterable[Tensor], device: torch.device | str | None, see
 
 @dataclass
 class Phase:
-    """One part of a training step: its name, such as ``"forward"``, and the bytes in memory."""
+    """A phase of a training step, such as ``"forward"``, and the bytes in memory during it."""
 
     name: str
-    samples: list[dict[str, int]]  # by kind: at the start, after operations that changed them, at the end
-    peak: int = 0  # the most bytes at once, as the device counted them
+    samples: list[dict[str, int]]  # bytes by kind: at the start, after each change, at the end
+    peak: int = 0  # peak bytes, as counted by the device
 
     @property
     def after(self) -> dict[str, int]:
-        """The bytes by kind at the end."""
+        """The bytes by kind at the end of the phase."""
         return self.samples[-1]
 
 
 class Meter:
-    """Meters a training step: what is in a device's memory, by kind and by phase.
+    """Measures a device's memory during a training step, by kind and by phase.
 
-    What was there before the meter was made is left out. The device's peak counters start anew with
-    every phase.
+    Memory in use before the meter was created is subtracted. Each phase resets the device's peak statistics.
 
     Examples
     --------
@@ -121,19 +125,19 @@ class Meter:
     device
         A CUDA, XPU or simulated device.
     model, optimizer
-        Whose memory is told from the rest. They may be moved to the device within a phase.
+        Their memory is reported by kind. They may be moved to the device within a phase.
 
     Raises
     ------
     ValueError
-        Where the device keeps no account of its memory.
+        If the device does not count its memory.
     """
 
     def __init__(
         self, device: torch.device | str, model: nn.Module, optimizer: Optimizer | None = None
     ) -> None:
         device = torch.device(device)
-        if not _has_meter(device):
+        if not _counts_memory(device):
             raise ValueError(
                 _("{device} does not count its memory: use memory.metering_device(device).").format(
                     device=device
@@ -144,11 +148,11 @@ class Meter:
             device = torch.device(device.type, self._module.current_device())
         self.device, self.model, self.optimizer = device, model, optimizer
         self.phases: list[Phase] = []
-        self._before = self._total() - sum(by_kind(model, optimizer, device).values())
+        self._baseline_bytes = self._total() - sum(by_kind(model, optimizer, device).values())
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Meter what runs within a ``with`` block."""
+        """Record what runs in a ``with`` block as a phase of this name."""
         phase = Phase(name, [self.now()])
         self.phases.append(phase)
         self._module.reset_peak_memory_stats(self.device)
@@ -157,25 +161,25 @@ class Meter:
                 yield
         finally:
             phase.samples.append(self.now())
-            phase.peak = self._total("peak") - self._before
+            phase.peak = self._total("peak") - self._baseline_bytes
 
     @property
     def peak(self) -> int:
-        """The most bytes at once in any phase."""
+        """The peak bytes of all phases."""
         return max(phase.peak for phase in self.phases)
 
     def rows(self) -> list[tuple[str, dict[str, int], int]]:
-        """Return for each phase its name, the bytes by kind at its end, and its peak."""
+        """Return, for each phase, its name, the bytes by kind at its end, and its peak bytes."""
         return [(phase.name, phase.after, phase.peak) for phase in self.phases]
 
     def table(self, unit: str = "B") -> None:
-        """Show for each phase what is in memory at its end, by kind.
+        """Show a table: for each phase, the bytes in memory at its end, by kind.
 
-        The unit ``"B"`` writes every byte; anything else writes KiB, MiB or GiB with three digits.
+        With the unit ``"B"`` every byte is written, else KiB, MiB or GiB with three digits.
         """
         head = (_("after"), *map(_, KINDS), _("together"))
         rows = [
-            (name, *(_written(n, unit) for n in (*(after[k] for k in KINDS), sum(after.values()))))
+            (name, *(_bytes_text(n, unit) for n in (*(after[k] for k in KINDS), sum(after.values()))))
             for name, after, _ in self.rows()
         ]
         kind = kind_of(self.device)
@@ -183,7 +187,7 @@ class Meter:
         show_table(head, rows, [kind] * len(rows), note)
 
     def draw(self, capacity: int | None = None) -> None:
-        """Draw what is in memory from operation to operation, by kind, with a line at ``capacity`` bytes."""
+        """Draw the memory after each operation, stacked by kind, and a line at ``capacity`` bytes."""
         size, unit = scale(self.peak)
         fig, ax = plt.subplots(figsize=(8.4, 3.9), layout="constrained")
         x, samples = [], []
@@ -194,7 +198,7 @@ class Meter:
         kinds = [kind for kind in KINDS if any(sample[kind] for sample in samples)]
         heights = [[sample[kind] / size for sample in samples] for kind in kinds]
         colours = [COLOURS[KINDS.index(kind)] for kind in kinds]
-        labels = [_IN_WORDS.get(kind, kind) for kind in kinds]
+        labels = [_LEGEND_LABELS.get(kind, kind) for kind in kinds]
         ax.stackplot(x, heights, labels=labels, colors=colours, step="post", lw=0)
         for number, phase in enumerate(self.phases):
             ax.axvline(number, color="#666666", linewidth=0.8, linestyle=":")
@@ -223,23 +227,27 @@ class Meter:
         present(fig, _("Memory in a training step, stacked by kind: {each}.").format(each=each))
 
     def _sample(self, phase: Phase) -> None:
-        if self._total() - self._before != sum(phase.after.values()):
+        """Append a sample to a phase if the memory in use has changed since the last one."""
+        if self._total() - self._baseline_bytes != sum(phase.after.values()):
             phase.samples.append(self.now())
 
     def now(self) -> dict[str, int]:
         """Return the bytes in memory now, by kind."""
         held = by_kind(self.model, self.optimizer, self.device)
-        rest = self._total() - self._before - sum(held.values())
+        rest = self._total() - self._baseline_bytes - sum(held.values())
         return {kind: held.get(kind, rest) for kind in KINDS}
 
     def _total(self, figure: str = "current") -> int:
+        """Return the current or peak bytes requested on the device; allocated ones if it counts no
+        requests.
+        """
         stats = self._module.memory_stats(self.device)
         allocated = stats[f"allocated_bytes.all.{figure}"]
         return stats.get(f"requested_bytes.all.{figure}", allocated)
 
 
 class _AfterEachOperation(TorchDispatchMode):
-    """Calls a function after every operation."""
+    """A context manager that calls a function after each tensor operation."""
 
     def __init__(self, then: Callable[[], None]) -> None:
         super().__init__()
@@ -251,42 +259,45 @@ class _AfterEachOperation(TorchDispatchMode):
         return out
 
 
-def _has_meter(device: torch.device) -> bool:
+def _counts_memory(device: torch.device) -> bool:
+    """Return whether a device counts its memory."""
     return hasattr(torch.get_device_module(device), "memory_stats")
 
 
 def scale(nbytes: float) -> tuple[int, str]:
-    """Return the unit that fits a size, as bytes and by name."""
+    """Return a binary unit that suits a size: its bytes and its name, such as ``(2**20, "MiB")``."""
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if nbytes >= size:
             return size, unit
     return 1, "bytes"
 
 
-def _written(nbytes: int, unit: str) -> str:
+def _bytes_text(nbytes: int, unit: str) -> str:
+    """Return bytes as text: in full for the unit ``"B"``, else with three digits and a fitting unit."""
     return f"{nbytes:,}" if unit == "B" else amount(nbytes, "B")
 
 
 def _kinds_in_words(kinds: dict[str, int]) -> str:
+    """Return the nonzero kinds with their sizes, as text."""
     return ", ".join(f"{_(kind)} {amount(n, 'B')}" for kind, n in kinds.items() if n) or _("nothing")
 
 
-# --- A device of one's own, and one without values
+# --- On temporary simulated devices, with and without values
 
 
 @dataclass(frozen=True)
 class Need:
-    """What some training needs, in bytes.
+    """The memory that a training needs, in bytes.
 
-    ``reserved`` has to fit, and the CUDA context beside it (a few hundred MB, not included).
+    ``reserved`` has to fit, and beside it the CUDA context (a few hundred MB, not included).
     """
 
-    kinds: dict[str, int]  # at the moment when most were in use
-    allocated: int  # in use at once, at most, with what the allocator rounds up
-    reserved: int  # taken from the device by the allocator, at most
+    kinds: dict[str, int]  # by kind, when most were in use
+    allocated: int  # peak allocated bytes, rounding included
+    reserved: int  # peak bytes that the allocator reserved
 
     def table(self) -> None:
-        """Show it."""
+        """Show it as a table."""
         rows = [(_(kind), amount(n, "B")) for kind, n in self.kinds.items()]
         rows.append((_("allocated, at most"), amount(self.allocated, "B")))
         rows.append((_("reserved, at most"), amount(self.reserved, "B")))
@@ -295,7 +306,7 @@ class Need:
 
 @worker.run_in_worker
 def on_card(room: str, work: Callable[[torch.device], Any], *, expandable_segments: bool = False) -> Any:
-    """Run ``work(card)`` on a simulated device with so much memory, and return what it returns."""
+    """Run ``work(card)`` on a temporary simulated device with memory ``room``; return its result."""
     with temporary_device(room, expandable_segments=expandable_segments) as card:
         return work(card)
 
@@ -306,29 +317,29 @@ def oracle(
     make_optimizer: Callable[[Iterator[nn.Parameter]], Optimizer],
     step: Callable[[nn.Module, Optimizer, torch.device], object],
 ) -> Need:
-    """Return how much device memory a training needs, without a GPU, and without the memory.
+    """Return the device memory that a training needs, without a GPU and without taking that memory.
 
-    Two steps run on a simulated device of boundless size whose tensors have no values: every operation
-    takes and frees its memory as on the device, and nothing is computed.
+    Two steps run on a simulated device of unlimited size with tensors that have no values: every operation
+    allocates and frees memory as on the device, and nothing is computed.
 
     Parameters
     ----------
     make_model
-        Returns the model. It is called where new tensors have no memory.
+        Returns the model. It is called with ``meta`` as the default device.
     make_optimizer
-        Given the parameters, returns the optimizer.
+        Returns the optimizer for the model's parameters.
     step
-        One training step: given the model, which is on the device, the optimizer and the device. It
-        makes its batch on the device. Values do not matter, and ``.item()`` gives 0.
+        One training step, called with the model (on the device), the optimizer and the device. It must
+        create its batch on the device. Values do not matter, and ``.item()`` returns 0.
 
     Raises
     ------
     RuntimeError
-        Where this PyTorch cannot have the simulated device.
+        If this PyTorch does not support the simulated device.
 
     Notes
     -----
-    What a GPU adds: the CUDA context, and the workspaces of cuBLAS and cuDNN.
+    Not included: the CUDA context, and the workspaces of cuBLAS and cuDNN.
     """
     with temporary_device("1000000 GB") as device:
         with torch.device("meta"):
@@ -339,12 +350,13 @@ def oracle(
             meter = Meter(device, model, optimizer)
             most = meter.now()
 
-            def look() -> None:
+            def keep_peak() -> None:
+                """Keep the memory by kind if the device is at its peak now."""
                 nonlocal most
                 if torch.sim.memory_allocated(device) == torch.sim.max_memory_allocated(device):
                     most = max(most, meter.now(), key=lambda kinds: sum(kinds.values()))
 
-            with _AfterEachOperation(look):
+            with _AfterEachOperation(keep_peak):
                 step(model, optimizer, device)
                 step(model, optimizer, device)
             stats = torch.sim.memory_stats(device)

@@ -1,4 +1,4 @@
-"""What the driver reports of a card while work runs on it."""
+"""The utilization and the energy that the driver of a graphics card reports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from course_utils.plots import LivePlot
 
 
 def unavailable(device: torch.device | str) -> str | None:
-    """Return in one sentence why the driver cannot be asked about a device, or None where it can."""
+    """Return a sentence that says why a device's utilization cannot be queried, or None if it can."""
     device = torch.device(device)
     if device.type != "cuda":
         return _("{device} has no driver that counts: a live plot needs a graphics card.").format(
@@ -29,18 +29,18 @@ def unavailable(device: torch.device | str) -> str | None:
 
 
 def watch(work: Callable[[], object], device: torch.device | str, seconds: float = 3.0) -> None:
-    """Run work again and again, and plot how busy the driver says the card is.
+    """Call ``work`` repeatedly for some time, and plot the GPU utilization that the driver reports, live.
 
-    Where the driver cannot be asked, one sentence says so, and nothing runs.
+    If the utilization cannot be queried, print why and run nothing.
 
     Parameters
     ----------
     work
         A function without arguments.
     device
-        Where it runs.
+        The device that ``work`` uses; it is synchronized after each call.
     seconds
-        For how long.
+        The duration.
     """
     if reason := unavailable(device):
         print(reason)
@@ -55,9 +55,10 @@ def watch(work: Callable[[], object], device: torch.device | str, seconds: float
 
 
 def joules(device: torch.device | str) -> float | None:
-    """Return the joules that a card has taken since its driver was loaded, or None where nothing tells.
+    """Return the energy in joules that a card has used since its driver was loaded, or None if unknown.
 
-    The difference of two readings is the energy of what ran in between, of the whole card.
+    The difference of two readings is the energy used between them, by the whole card. Other errors of the
+    driver are printed. Needs the package ``nvidia-ml-py``.
     """
     device = torch.device(device)
     if device.type != "cuda":

@@ -1,4 +1,4 @@
-"""The out-of-memory message of PyTorch, read into numbers."""
+"""Parses PyTorch's out-of-memory message."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from course_language import _
 
 
 def figures(message: str) -> dict[str, int]:
-    """Return the figures in the message of a ``torch.OutOfMemoryError``, in bytes.
+    """Parse the message of a ``torch.OutOfMemoryError``; return a dict of sizes in bytes.
 
-    ``"requested"``: what was asked for; ``"capacity"`` of the device; ``"free"``: what nobody holds;
-    ``"process"``: what this process holds; ``"allocated"``: what its tensors take of that;
-    ``"unallocated"``: what PyTorch keeps reserved beside them.
+    Keys: ``"requested"``, the allocation that failed; ``"capacity"`` of the device; ``"free"`` on the device;
+    ``"process"``, held by this process; ``"allocated"``, the part of it that tensors take; ``"unallocated"``,
+    the part that PyTorch's allocator reserves beside them.
+
+    Raises
+    ------
+    ValueError
+        If one of the sizes is missing in the text.
 
     Raises
     ------
@@ -29,8 +34,8 @@ def figures(message: str) -> dict[str, int]:
             )
         sizes[name] = matches[0]
     if numbered := _sizes("Process [0-9]+ has {size}", message):
-        # In a container one's own process is listed by its number. It holds what PyTorch has reserved,
-        # and the CUDA context.
+        # In a container this process is listed by its number, too. It is the one that holds about as much
+        # as PyTorch has reserved.
         reserved = sizes["allocated"] + sizes["unallocated"]
         own = min(numbered, key=lambda nbytes: abs(nbytes - reserved))
         sizes["process"] = next(iter(_sizes("this process has {size}", message)), own)
@@ -49,5 +54,6 @@ _UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 def _sizes(pattern: str, message: str) -> list[int]:
+    """Return all sizes in a message that match a pattern with the placeholder ``{size}``, in bytes."""
     matches = re.findall(pattern.format(size="([0-9.]+) ([A-Za-z]+)"), message)
     return [round(float(number) * _UNITS[unit]) for number, unit in matches]

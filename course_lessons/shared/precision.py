@@ -1,4 +1,6 @@
-"""A device for float16 with a gradient scaler, gradients lost in float16, and full float32 products."""
+"""Helpers for mixed precision: a device for gradient scaling, underflow in float16, and full float32
+matmuls.
+"""
 
 from __future__ import annotations
 
@@ -14,22 +16,23 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def scaling_device(device: torch.device) -> torch.device:
-    """Return an accelerator on which autocast and a gradient scaler work.
+    """Return an accelerator on which float16 autocast and a gradient scaler work.
 
-    It is ``device`` where that is one (on MPS the scaler came with PyTorch 2.8), else the simulated one;
-    where this PyTorch cannot have that, the CPU, whose lists of operations differ from a GPU's.
+    It is ``device`` if it supports them (MPS does from PyTorch 2.8 on), else the simulated device. If this
+    PyTorch has none, it is the CPU, whose autocast op lists differ from a GPU's.
 
     Parameters
     ----------
     device
-        A device that works.
+        The device to try.
     """
-    if device.type != "cpu" and _scales(device):
+    if device.type != "cpu" and _supports_scaling(device):
         return device
     return torch.device("cpu") if simgpu.unavailable_reason() else simgpu.first()
 
 
-def _scales(device: torch.device) -> bool:
+def _supports_scaling(device: torch.device) -> bool:
+    """Return whether a device supports float16 autocast with a gradient scaler, by running one step."""
     model = torch.nn.Linear(2, 1).to(device)
     scaler = torch.amp.GradScaler(device.type)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -45,19 +48,19 @@ def _scales(device: torch.device) -> bool:
 
 
 def zeroed(before: torch.Tensor, after: torch.Tensor) -> float:
-    """Return the percentage of nonzero entries of ``before`` that are zero in ``after``."""
+    """Return the percentage (0 to 100) of nonzero entries of ``before`` that are zero in ``after``."""
     return 100 * (after[before != 0] == 0).float().mean().item()
 
 
 def gradients_lost(
     net: torch.nn.Module, loss_fn: Loss, x: torch.Tensor, target: torch.Tensor
 ) -> tuple[float, float]:
-    """Return which percentage of a network's gradients is lost in float16 without scaling.
+    """Return the percentages of a network's nonzero gradients that are zero in float16 without scaling.
 
     Returns
     -------
     tuple
-        The percentage where the finished float32 gradients are converted, and that where forward and
+        The percentage if the float32 gradients are converted at the end, and that if forward and
         backward run in float16 (under autocast).
     """
     flat = []
@@ -76,7 +79,11 @@ _SWITCHES = ("", "cuda.matmul", "cudnn", "cudnn.conv", "cudnn.rnn", "mkldnn", "m
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """Multiply in full float32 within it; restore the settings of the older API and the newer afterwards."""
+    """Disable TF32 and other reduced precision for float32 in the block: matmuls, convolutions, RNNs.
+
+    At the end the settings are restored, those of the older API (``allow_tf32``) and of the newer
+    (``fp32_precision``).
+    """
     newer: dict[Any, str] = {}
     older: dict[Any, bool] = {}
     for name in _SWITCHES:

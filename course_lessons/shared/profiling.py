@@ -1,4 +1,4 @@
-"""What a training loop waits for, in eight figures."""
+"""What limits a training loop: eight figures computed from a trace."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from .traces import Trace, trace
 
 @dataclass(frozen=True)
 class Facts:
-    """What was measured of a piece of work, such as a training step.
+    """Figures measured, or modelled, of repeated calls of a function, such as a training step.
 
     Attributes
     ----------
     seconds
-        How long one call takes.
+        Duration of one call.
     busy
-        The share of that time in which the device computes.
+        Share of that time (0 to 1) in which the device computes.
     loading
-        The share in which the host loads data, or carries it across.
+        Share in which the host loads data, or copies it to or from the device.
     waiting
-        The share in which the host waits for the device.
+        Share in which the host waits for the device.
     flop_share, byte_share
-        While the device computes: its FLOP/s and its bytes/s, as a share of the most that it reaches; nan
-        where they were not counted.
+        FLOP/s and bytes/s while the device computes, as a share of its best rates; nan if not
+        counted.
     kernels
-        How many kernels one call runs.
+        Number of kernels per call.
     kernel_seconds
-        How long a kernel takes, on average.
+        Mean duration of a kernel.
     """
 
     seconds: float
@@ -67,34 +67,35 @@ class Facts:
                 _("host waits for the device"),
                 _("{waiting:.0%} of the time").format(waiting=self.waiting),
             ),
-            (_("FLOP/s while it computes"), _of_the_most(self.flop_share)),
-            (_("bytes/s while it computes"), _of_the_most(self.byte_share)),
+            (_("FLOP/s while it computes"), _share_text(self.flop_share)),
+            (_("bytes/s while it computes"), _share_text(self.byte_share)),
             (_("kernels in a call"), f"{self.kernels:,.0f}"),
             (_("a kernel, on average"), seconds(self.kernel_seconds)),
         ]
         return table((_("fact"), _("value")), rows)[0]
 
 
-def _of_the_most(share: float) -> str:
+def _share_text(share: float) -> str:
+    """Return a share as text, "not counted" for nan."""
     return _("not counted") if math.isnan(share) else _("{share:.0%} of the most").format(share=share)
 
 
 class Counted(TorchDispatchMode):
-    """Within it, the FLOPs and the bytes of every operation are added up.
+    """A context manager that sums up the FLOPs and bytes of the operations on a device.
 
     Bytes are counted as if every operation read its inputs from memory and wrote its result there.
 
     Parameters
     ----------
     device
-        What runs elsewhere is left out.
+        Operations on other types of device are ignored.
 
     Attributes
     ----------
     flops
-        By the unit that computes them: ``"fp32"``, ``"tf32"``, ``"fp16"``, ``"bf16"``, ``"fp64"``.
+        FLOPs by arithmetic: ``"fp32"``, ``"tf32"``, ``"fp16"``, ``"bf16"``, ``"fp64"``.
     bytes
-        Read and written.
+        Bytes read and written.
     """
 
     def __init__(self, device: torch.device | str) -> None:
@@ -111,14 +112,14 @@ class Counted(TorchDispatchMode):
         out = op(*args, **kwargs)
         first = next((x for x in (*args, out) if isinstance(x, torch.Tensor)), None)
         if first is not None and first.device.type == self.device.type:
-            done = cost.work(op, args, kwargs, out)
-            plain = done.unit == "tf32" and not self._tf32  # allowed, but it has no such units
-            self.flops["fp32" if plain else done.unit] += done.flops
-            self.bytes += done.bytes
+            work = cost.work(op, args, kwargs, out)
+            without_tf32 = work.unit == "tf32" and not self._tf32  # allowed, but it has no such units
+            self.flops["fp32" if without_tf32 else work.unit] += work.flops
+            self.bytes += work.bytes
         return out
 
     def seconds(self) -> tuple[float, float]:
-        """Return how long the FLOPs and the bytes would take at the best rates of the device."""
+        """Return the seconds that the FLOPs, and that the bytes, would take at the device's best rates."""
         rates = ((unit, flops) for unit, flops in self.flops.items() if flops)
         compute = sum(flops / best_flops(self.device, unit) for unit, flops in rates)
         return compute, self.bytes / best_bytes(self.device)
@@ -127,52 +128,52 @@ class Counted(TorchDispatchMode):
 def facts(
     work: Callable[[], object], device: torch.device | str, calls: int = 1, values: bool = True
 ) -> Facts:
-    """Run a piece of work and return what tells its regime.
+    """Profile a function, such as a training step, and return its `Facts`.
 
     Parameters
     ----------
     work
-        A function without arguments, such as one training step. It is called a few times more than ``calls``.
+        A function without arguments. It is called a few times more than ``calls``: to warm up, and to count.
     device
-        The device it works on. On the simulated one the figures are modelled.
+        The device it uses. On the simulated one the figures are modelled.
     calls
-        Over how many calls to average.
+        The number of calls to average over.
     values
         Whether the simulated device computes values; see `traces.trace`.
 
     Notes
     -----
-    Away from the simulated device ``torch.profiler`` looks on and slows the host down, so the device
-    seems a little less busy than it is. A CPU is host and device at once: what it computes is ``busy``.
+    Except on the simulated device, ``torch.profiler`` slows the host down, so the device seems a little
+    less busy than it is. A CPU is host and device at once: what it computes is ``busy``.
     """
     device = torch.device(device)
-    seen = trace(work, device, calls, values)
+    recorded_trace = trace(work, device, calls, values)
     with nullcontext() if values or device.type != "sim" else NoData(), Counted(device) as counted:
         work()
-    return facts_of(seen, calls, counted, calls_counted=1)
+    return facts_of(recorded_trace, calls, counted, calls_counted=1)
 
 
 def facts_of(
     seen: Trace, calls: int, counted: Counted | None = None, calls_counted: int | None = None
 ) -> Facts:
-    """Return the facts of a trace.
+    """Compute the `Facts` of a trace.
 
     Parameters
     ----------
     seen
         The trace.
     calls
-        How many calls it holds.
+        The number of calls in it.
     counted
-        What was counted of the same work, on the same device. By default nothing: then the shares of FLOP/s
-        and bytes/s are nan, and the trace is taken for one of a device with a host.
+        FLOPs and bytes of the same function on the same device. Without them ``flop_share`` and
+        ``byte_share`` are nan, and the trace is assumed to be of an accelerator, not of a CPU.
     calls_counted
-        Over how many calls; by default over those of the trace.
+        The number of calls that ``counted`` saw; by default as many as the trace has.
 
     Raises
     ------
     ValueError
-        Where the trace was to show a device and has no event of one: what the device did is then unknown.
+        If the trace is not of a CPU and has no device events.
     """
     on_cpu = counted is not None and counted.device.type == "cpu"
     if not on_cpu and not seen.has_device:
@@ -194,14 +195,14 @@ def facts_of(
     )
 
 
-_ON_CARDS: Mapping[str, Callable[[], bool]] = {
+_TOOLS_OF_CUDA: Mapping[str, Callable[[], bool]] = {
     "CUDA graphs": lambda: hasattr(torch.cuda, "make_graphed_callables"),
     "cuDNN": lambda: torch.backends.cudnn.is_available(),
 }
 
 
 def lacks(device: torch.device | str, tool: str) -> str:
-    """Return in one sentence that a device lacks a tool which only some have, or nothing where it is there.
+    """Return a sentence that says that a device lacks a tool, or ``""`` if it has it.
 
     Parameters
     ----------
@@ -211,7 +212,7 @@ def lacks(device: torch.device | str, tool: str) -> str:
         ``"CUDA graphs"`` or ``"cuDNN"``.
     """
     device = torch.device(device)
-    if device.type == "cuda" and _ON_CARDS[tool]():
+    if device.type == "cuda" and _TOOLS_OF_CUDA[tool]():
         return ""
     return _("{device} has no {tool}: what others published stands below.").format(device=device, tool=tool)
 
@@ -230,50 +231,58 @@ SIZES = (1024, 2048, 4096)
 
 
 def best_flops(device: torch.device, unit: str = "fp32") -> float:
-    """Return the most FLOP/s of matrix products: modelled on ``sim``, else measured once.
+    """Return the best FLOP/s of matrix products on a device: modelled for ``sim``, else measured and cached.
 
-    A CPU is measured once for each number of threads. The largest need not be the fastest: a card at its
-    power limit slows down, and a short product is over before.
+    A CPU is measured once for each number of threads. Several sizes are tried: the largest need not be the
+    fastest, because a card at its power limit slows down.
     """
     if device.type != "sim":
-        return _flops(device, unit, _threads(device))
+        return _measured_best_flops(device, unit, _cpu_threads(device))
     profile = simgpu.profile(device)
-    works = (_product(n, unit) for n in SIZES)
+    works = (_matmul_work(n, unit) for n in SIZES)
     return max(profile.rates[unit], *(w.flops / latency.seconds(w, profile) for w in works))
 
 
-def _product(n: int, unit: str) -> cost.Work:
+def _matmul_work(n: int, unit: str) -> cost.Work:
+    """Return the cost-model work of an n × n matrix product."""
     nbytes = 3 * n * n * _DTYPES[unit].itemsize
     return cost.Work(2.0 * n**3, nbytes, unit, "product", (cost.Product(1, n, n, n),))
 
 
 def best_bytes(device: torch.device) -> float:
-    """Return the bytes/s that a large copy reads and writes: modelled on ``sim``, else measured once."""
+    """Return the best bytes/s, read and written, of a copy: modelled for ``sim``, else measured and
+    cached.
+    """
     if device.type == "sim":
         return simgpu.profile(device).memory_rate
-    return _bytes(device, _threads(device))
+    return _measured_copy_rate(device, _cpu_threads(device))
 
 
-def _threads(device: torch.device) -> int:
-    """Return how many threads compute, where that decides the rate."""
+def _cpu_threads(device: torch.device) -> int:
+    """Return PyTorch's number of threads for a CPU, else 0: a part of the cache's key."""
     return torch.get_num_threads() if device.type == "cpu" else 0
 
 
 @functools.cache
-def _flops(device: torch.device, unit: str, threads: int) -> float:
+def _measured_best_flops(device: torch.device, unit: str, threads: int) -> float:
+    """Measure the best FLOP/s of matrix products in ``unit``; ``threads`` is only part of the cache's key."""
     with full_float32():
         if unit == "tf32":
             torch.set_float32_matmul_precision("high")
-        return max(_reached(n, device, unit) for n in ((512,) if device.type == "cpu" else SIZES))
+        return max(
+            _measured_matmul_flops(n, device, unit) for n in ((512,) if device.type == "cpu" else SIZES)
+        )
 
 
-def _reached(n: int, device: torch.device, unit: str) -> float:
+def _measured_matmul_flops(n: int, device: torch.device, unit: str) -> float:
+    """Measure the FLOP/s of an n × n matrix product."""
     a = torch.randn(n, n).to(device, _DTYPES[unit])
     return 2 * n**3 / measure(lambda: a @ a, device=device, min_seconds=0.05).median
 
 
 @functools.cache
-def _bytes(device: torch.device, threads: int) -> float:
+def _measured_copy_rate(device: torch.device, threads: int) -> float:
+    """Measure a copy's bytes/s, read and written; ``threads`` is only part of the cache's key."""
     a = torch.zeros(2**22 if device.type == "cpu" else 2**26).to(device)
     b = torch.empty_like(a)
     return 2 * a.nbytes / measure(lambda: b.copy_(a), device=device, min_seconds=0.05).median

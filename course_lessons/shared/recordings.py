@@ -1,6 +1,6 @@
-"""What real GPUs did: traces that others published, slimmed, each with its source.
+"""Traces of real GPUs that others have published, reduced in size, each with its source.
 
-``index.json`` beside the files says what each is, and which figures the full file has.
+``index.json`` in the same folder describes each, and gives figures of the full file.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from .profiling import Facts, facts_of
 from .traces import Trace, read
 
 FOLDER = content.recorded("traces")
-"""Where the files, their index and their licences are."""
+"""The folder with the files, their index and their licences."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """A published trace of whole steps.
+    """A published trace of whole training steps.
 
     Attributes
     ----------
     name, path
-        Its name, and its file.
+        Its name in the index, and the reduced file.
     title, work, gpu
-        What ran, in a few words and in full, and on which GPU.
+        What ran, in short and in full, and on which GPU.
     regime
-        What set the pace, where the lessons ask for it: one of the regimes of lesson 07, or ``"the device"``.
+        What limits its speed: one of the regimes of lesson 07, or ``"the device"``; empty if no lesson asks.
     repository, url, licence
-        Who published the full file, where it is, and on what terms.
+        Repository, address and licence of the full file.
     """
 
     name: str
@@ -49,37 +49,39 @@ class Recording:
 
     @cached_property
     def trace(self) -> Trace:
-        """What host and device did in its steps."""
-        seen = read(self.path).whole_steps()
-        seen.kind = "published"
-        return seen
+        """The trace of its steps, of the kind ``"published"``."""
+        whole_steps = read(self.path).whole_steps()
+        whole_steps.kind = "published"
+        return whole_steps
 
     @property
     def facts(self) -> Facts:
-        """The facts of a step. What a trace does not tell, FLOPs and bytes, is nan."""
+        """The `Facts` of a step; the shares of FLOP/s and bytes/s are nan, because they are not in a
+        trace.
+        """
         return facts_of(self.trace, len(self.trace.steps))
 
 
 @cache
 def index() -> dict[str, dict[str, Any]]:
-    """Return what is known of each recording, and its full file's figures."""
+    """Return the entries of ``index.json``, by the recordings' names."""
     entries: dict[str, dict[str, Any]] = json.loads((FOLDER / "index.json").read_text("utf-8"))
     return entries
 
 
 @cache
 def load(name: str) -> Recording:
-    """Return one of the recordings.
+    """Return a recording by its name in the index.
 
     Parameters
     ----------
     name
-        As in the index.
+        The name.
 
     Raises
     ------
     ValueError
-        Where there is none of that name.
+        If there is no recording of this name.
     """
     if name not in index():
         raise ValueError(
@@ -98,6 +100,6 @@ def load(name: str) -> Recording:
 
 
 def lettered() -> dict[str, Recording]:
-    """Return the recordings whose regime lesson 07 asks for, under letters that do not tell."""
+    """Return the recordings whose regime lesson 07 asks for, under the neutral letters A to D."""
     asked = [name for name, about in index().items() if "regime" in about]
     return {letter: load(name) for letter, name in zip("ABCD", asked, strict=True)}

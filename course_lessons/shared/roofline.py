@@ -1,4 +1,4 @@
-"""The roofline: the rate that a device reaches, over how much is computed with each byte."""
+"""Roofline plots: the rate that a device reaches, against arithmetic intensity."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def roofline(
     points: Mapping[str, Sequence[tuple[float, float]]],
     kind: str = "measured",
 ) -> None:
-    """Draw a device's roofline and the operations under it.
+    """Draw a device's roofline and points of operations.
 
     Parameters
     ----------
     peak_flops
         The device's best rate, in FLOP/s.
     bandwidth
-        Its best memory rate, in bytes/s.
+        Its best memory bandwidth, in bytes/s.
     points
-        For each operation, pairs of arithmetic intensity (FLOPs a byte) and FLOP/s.
+        For each operation, pairs of arithmetic intensity (FLOPs per byte) and FLOP/s.
     kind
-        Where all these come from: ``"measured"`` or ``"modelled"``.
+        ``"measured"`` or ``"modelled"``: what all of these figures are.
     """
     fig, ax = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
     ridge = peak_flops / bandwidth
@@ -80,7 +80,7 @@ _SIZES = {"float32": ("fp32", 4), "TF32": ("tf32", 4), "float16": ("fp16", 2)}
 
 
 def layer(profile: Profile, dtype: str, batch: int) -> tuple[float, float, float]:
-    """Return FLOPs a byte, FLOP/s and seconds (modelled) of a linear layer of 4,096 inputs and outputs.
+    """Return the modelled intensity (FLOPs per byte), FLOP/s and seconds of a linear layer, 4,096 by 4,096.
 
     Parameters
     ----------
@@ -102,9 +102,10 @@ def layer(profile: Profile, dtype: str, batch: int) -> tuple[float, float, float
 
 
 def explore() -> None:
-    """Let the learner move a linear layer along the roofline, by batch, by dtype and by card (modelled)."""
+    """Display an explorer: a linear layer on the roofline by batch, dtype and card (modelled)."""
 
     def draw(card: str, dtype: str, batch: int) -> tuple[Figure, str]:
+        """Return the roofline of a card with the layer at one batch size, and the alternative text."""
         profile = load(card)
         peak = {
             "float32": profile.fp32_flops,
@@ -115,12 +116,12 @@ def explore() -> None:
         fig, ax = plt.subplots(figsize=(7.2, 3.8))
         fig.subplots_adjust(left=0.12, right=0.96, top=0.85, bottom=0.16)
         roof = [profile.bandwidth * 0.1, peak, peak]
-        path = [layer(profile, dtype, rows)[:2] for rows in BATCHES]
+        points = [layer(profile, dtype, rows)[:2] for rows in BATCHES]
         x, rate, __ = layer(profile, dtype, batch)
         for (xs, ys), look in (
             (([0.1, ridge, 1e4], roof), {"color": "#444444"}),
             (
-                zip(*path, strict=True),
+                zip(*points, strict=True),
                 {"color": BLUE, "marker": "o", "alpha": 0.3, "linestyle": ""},
             ),
             (([x], [rate]), {"color": ORANGE, "marker": "o", "markersize": 11}),

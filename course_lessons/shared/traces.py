@@ -1,7 +1,7 @@
-"""Traces: what the host and the device did when, to draw in a notebook or to open in Perfetto.
+"""Traces: timelines of host and device, to draw in a notebook or to open in Perfetto.
 
-A trace comes from the simulated device's clock, from ``torch.profiler``, or from a file that either
-wrote. ``python -m tools.records.trace_of_loops`` records the one that is shipped.
+A trace comes from the simulated device's clock, from ``torch.profiler``, or from a file that either exported.
+``python -m tools.records.trace_of_loops`` records the one that is shipped.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ RECORDED = content.recorded("trace_simulated_t4.json.gz")
 
 
 LOADING = "load a batch"
-"""The name of host work that stands for loading."""
+"""The name of spans of host work that simulate data loading."""
 
 
 class Trace:
-    """What happened, in the order in which it began.
+    """A timeline: spans, sorted by their start.
 
     Attributes
     ----------
     spans
-        Everything that took time, on the lane ``"host"`` or on one of a device; times in seconds. What the
-        program named with ``record_function`` is on the lane ``"phases"``.
+        The spans, on the lane ``"host"`` or one of a device; times in seconds. Those that the program
+        named with ``record_function`` are on the lane ``"phases"``.
     kind
         ``"measured"``, ``"modelled"`` or ``"published"``.
     start
-        When it begins: with its first span, or with the steps that it was cut to.
+        Its start time: that of the first span, or of the steps that it was cut to.
     steps
-        Begin and end of each step that the profiler counted, in seconds; none where nothing counted steps.
+        Start and end of each profiler step, in seconds; empty if ``p.step()`` was not called.
     """
 
     def __init__(self, spans: Iterable[Span], kind: str, steps: Iterable[tuple[float, float]] = ()) -> None:
@@ -61,16 +61,16 @@ class Trace:
 
     @property
     def seconds(self) -> float:
-        """From its begin to the last span's end, or to the end of the steps that it was cut to."""
+        """Its duration: from ``start`` to the end of the last span, or of the steps that it was cut to."""
         return self._end - self.start
 
     def whole_steps(self) -> Trace:
-        """Return the part from the first step's begin to the last one's end; what sticks out is cut off.
+        """Return a copy cut to the time from the first step's start to the last step's end.
 
         Raises
         ------
         ValueError
-            Where the profiler counted no steps: the program has to call ``p.step()``.
+            If there are no steps: the program has to call ``p.step()``.
         """
         if not self.steps:
             raise ValueError(_("This trace has no steps: call p.step() at the end of each."))
@@ -83,7 +83,7 @@ class Trace:
 
     @property
     def lanes(self) -> list[str]:
-        """The lanes: what the program called its phases, the host, then the device's."""
+        """The names of the lanes: first phases, then the host, then those of devices."""
         return sorted(
             {span.lane for span in self.spans},
             key=lambda lane: (lane != "phases", lane != "host", "compute" not in lane, lane),
@@ -91,18 +91,18 @@ class Trace:
 
     @property
     def has_device(self) -> bool:
-        """Whether it tells what a device did; a simulated one that did nothing is told of, too."""
+        """Whether device activity is known: always if simulated, else if there is a device event."""
         return self.kind == "modelled" or any(s.lane not in ("host", "phases") for s in self.spans)
 
     def share(self, kind: str, on_host: bool = False) -> float:
-        """Return for which share of the time something of a kind went on.
+        """Return the share of the duration, 0 to 1, that spans of a kind cover; overlaps count once.
 
         Parameters
         ----------
         kind
             ``"kernel"``, ``"copy"``, ``"launch"``, ``"work"``, ``"wait"`` or ``"operation"``.
         on_host
-            On the host rather than on the device.
+            Whether to take spans on the host, not those on other lanes.
         """
         if not self.seconds:
             return 0.0
@@ -115,47 +115,47 @@ class Trace:
 
 
 def tracing_device(device: torch.device | str) -> torch.device:
-    """Return a device of which both the host's and the device's side can be traced: this one, or ``sim``.
+    """Return a device for which both host and device activity can be traced: this one, or the simulated one.
 
-    ``torch.profiler`` sees what a CUDA, ROCm or XPU device does, unless its library for that is missing, and
-    not what Apple's does. Where this PyTorch cannot have the simulated device, it is the CPU, whose two sides
-    are one.
+    ``torch.profiler`` records CUDA, ROCm and XPU devices, unless its library for them is missing, and not
+    Apple's. If this PyTorch has no simulated device either, the CPU is returned. As a side effect, an earlier
+    ``simgpu.disable_for`` is reverted, so that the simulated device can be used.
 
     Parameters
     ----------
     device
-        A device that works.
+        The device to try.
     """
     device = torch.device(device)
-    if device.type == "sim" or (device.type in ("cuda", "xpu") and _is_seen(str(device))):
+    if device.type == "sim" or (device.type in ("cuda", "xpu") and _profiler_records(str(device))):
         return device
     simgpu.disable_for("cpu")  # what is traced trains on the simulated one, not on MPS
     return torch.device("cpu") if simgpu.unavailable_reason() else simgpu.first()
 
 
 @functools.cache
-def _is_seen(device: str) -> bool:
-    """Return whether the profiler sees a device: without CUPTI it starts, and silently sees none."""
-    one = torch.zeros(1, device=device)
-    return trace(lambda: one.add_(1), device).has_device
+def _profiler_records(device: str) -> bool:
+    """Return whether the profiler records a device's activity; without CUPTI it silently records none."""
+    x = torch.zeros(1, device=device)
+    return trace(lambda: x.add_(1), device).has_device
 
 
 def trace(
     work: Callable[[], object], device: torch.device | str, calls: int = 1, values: bool = True
 ) -> Trace:
-    """Run a piece of work and return what the host and the device did.
+    """Run a function and return a trace of host and device.
 
-    On the simulated device that is what its clock says. Elsewhere ``torch.profiler`` looks on, which
-    makes everything the host does slower; its own start, milliseconds on a GPU, is not in the trace.
+    On the simulated device it is taken from the modelled clock. Elsewhere ``torch.profiler`` records it,
+    which slows the host down; the profiler's own start, milliseconds on a GPU, is cut off.
 
     Parameters
     ----------
     work
-        A function without arguments. It is called before, to warm up: once, and twice more for the profiler.
+        A function without arguments. It is first called to warm up: once, and twice more with the profiler.
     device
-        The device it works on.
+        The device it uses.
     calls
-        How often to run it.
+        The number of calls to record.
     values
         Whether the simulated device computes values. Without them it models memory and time only, which
         takes the CPU much less time. A real device always computes them.
@@ -165,54 +165,54 @@ def trace(
         with nullcontext() if values else NoData():
             work()
             synchronize(device)
-            with simgpu.timeline() as seen:
+            with simgpu.timeline() as recording:
                 for _ in range(calls):
                     work()
-        return Trace(seen.spans, "modelled")
+        return Trace(recording.spans, "modelled")
     work()
     synchronize(device)
-    plan = schedule(wait=0, warmup=1, active=2, repeat=1)
-    how = {"activities": supported_activities(), "schedule": plan}
-    with profile(**how, acc_events=True) as seen:  # else 2.10 warns
+    steps = schedule(wait=0, warmup=1, active=2, repeat=1)
+    options = {"activities": supported_activities(), "schedule": steps}
+    with profile(**options, acc_events=True) as recording:  # else 2.10 warns
         for _ in range(2):  # its warm-up, and the step in which every thread gets its buffers
             work()
             synchronize(device)
-            seen.step()
+            recording.step()
         for _ in range(calls):
             work()
         synchronize(device)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
-        seen.export_chrome_trace(str(path))
+        recording.export_chrome_trace(str(path))
         whole = read(path)
         whole.steps = whole.steps[-1:]
         return whole.whole_steps()
 
 
 def step_seconds(step: Callable[[], object], device: torch.device) -> float:
-    """Return how long a training step takes: measured; on the simulated device modelled, without values."""
+    """Return the seconds of a training step: the measured median, or modelled on the simulated device."""
     if device.type != "sim":
         return measure(step, device=device, min_seconds=0.05).median
     return trace(step, device, 2, values=False).seconds / 2
 
 
 def read(path: str | Path, process: str | None = None) -> Trace:
-    """Return a trace from a file that ``torch.profiler`` or a simulated device's timeline exported.
+    """Read a trace file that ``torch.profiler`` or a simulated device's timeline exported; return the trace.
 
     Parameters
     ----------
     path
         A file ending in ``.json`` or ``.json.gz``.
     process
-        Of a file with several recordings, the one to read; see `names`.
+        In a file with several recordings of simulated devices, the name of one; see `names`. By default all.
 
     Raises
     ------
     ValueError
-        Where the file is no such trace, or lacks that recording.
+        If the file is not such a trace, or has no recording of this name.
     """
     events = read_events(Path(path))
-    spans = list(_simulated(events, process))
+    spans = list(_simulated_spans(events, process))
     if spans:
         return Trace(spans, "modelled")
     if process is not None:
@@ -225,12 +225,12 @@ def read(path: str | Path, process: str | None = None) -> Trace:
 
 
 def names(path: str | Path = RECORDED) -> list[str]:
-    """Return the names of the recordings in a file of simulated devices."""
-    return list(dict.fromkeys(name for name, _ in _threads(read_events(Path(path))).values()))
+    """Return the names of the recordings of simulated devices in a trace file."""
+    return list(dict.fromkeys(name for name, _ in _simulated_threads(read_events(Path(path))).values()))
 
 
 def host_busy(seconds: float, device: torch.device | str) -> None:
-    """Keep the host busy, as decoding and augmenting a batch would; on ``sim`` by the virtual clock."""
+    """Occupy the host for some time, as decoding and augmenting a batch would; on ``sim`` in virtual time."""
     if torch.device(device).type == "sim":
         simgpu.host_work(seconds, LOADING)
         return
@@ -244,7 +244,13 @@ def host_busy(seconds: float, device: torch.device | str) -> None:
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
-    """Return the events of a trace file, compressed or not."""
+    """Return the events of a Chrome trace file, gzip-compressed or not.
+
+    Raises
+    ------
+    ValueError
+        If it is not a trace file.
+    """
     data = path.read_bytes()
     try:
         content = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
@@ -258,8 +264,13 @@ def read_events(path: Path) -> list[dict[str, Any]]:
     return events
 
 
-def _threads(events: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, Any], tuple[str, str]]:
-    """Return for each thread of a simulated device's trace its recording and its lane."""
+def _simulated_threads(events: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, Any], tuple[str, str]]:
+    """Map (pid, tid) to (recording, lane) for the threads of simulated devices in a Chrome trace.
+
+    Both names come from the metadata events: a process is named "<recording>: <device or host> (modelled)",
+    or without "<recording>: ", which gives "". The lane is "host", or device and thread, such as "sim:0
+    compute". Threads of other processes are left out.
+    """
     processes, threads = {}, {}
     for event in events:
         if event.get("ph") == "M" and event["name"] == "process_name":
@@ -276,17 +287,18 @@ def _threads(events: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, Any], tuple
     return lanes
 
 
-def _simulated(events: Iterable[Mapping[str, Any]], name: str | None) -> Iterator[Span]:
-    threads = _threads(events)
+def _simulated_spans(events: Iterable[Mapping[str, Any]], name: str | None) -> Iterator[Span]:
+    """Yield the spans of simulated devices: of the recording ``name``, or of all if it is None."""
+    threads = _simulated_threads(events)
     for event in events:
         recording, lane = threads.get((event.get("pid"), event.get("tid")), (None, ""))
         if event.get("ph") == "X" and recording is not None and name in (None, recording):
             yield _span(event, lane, event["cat"])
 
 
-_ON_DEVICE = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "kernel"}
-_CALLS = ("cuda_runtime", "cuda_driver", "xpu_runtime")
-_OLDER = {  # the categories of 2021, as PyTorch 1.8 and 1.9 wrote them
+_DEVICE_KINDS = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "kernel"}
+_DRIVER_CALLS = ("cuda_runtime", "cuda_driver", "xpu_runtime")
+_OLD_CATEGORIES = {  # the categories of 2021, as PyTorch 1.8 and 1.9 wrote them
     "Operator": "cpu_op",
     "Runtime": "cuda_runtime",
     "Kernel": "kernel",
@@ -294,20 +306,20 @@ _OLDER = {  # the categories of 2021, as PyTorch 1.8 and 1.9 wrote them
     "Memset": "gpu_memset",
 }
 _STEP, _LOADER = "ProfilerStep", "enumerate(DataLoader)#"
-_OWN = (_STEP, "Optimizer.")  # what PyTorch annotates by itself
+_OF_PYTORCH = (_STEP, "Optimizer.")  # annotations that PyTorch adds itself
 
 
 def profiled(events: Iterable[dict[str, Any]]) -> Trace:
-    """Return the trace of what ``torch.profiler`` exported: device work, calls of the driver, operations.
+    """Return a trace of events of ``torch.profiler``: device work, driver calls, operations, annotations.
 
     Parameters
     ----------
     events
-        As `read_events` returns them. Microseconds since 1970 lose their last digits here: of older traces
-        take off a common time before, where these matter.
+        As `read_events` returns them. Older traces have microseconds since 1970, whose last digits are
+        lost in a float: subtract a common offset first if these matter.
     """
     spans, steps = [], []
-    for event, lane, kind in meant(events):
+    for event, lane, kind in classified_events(events):
         if kind == "step":
             start = float(event["ts"]) / 1e6
             steps.append((start, start + float(event["dur"]) / 1e6))
@@ -316,22 +328,25 @@ def profiled(events: Iterable[dict[str, Any]]) -> Trace:
     return Trace(spans, "measured", steps)
 
 
-def meant(events: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Yield those events of ``torch.profiler`` that `read` takes, each with its lane and its kind of span.
+def classified_events(events: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Yield the events of ``torch.profiler`` that `read` uses, each with its lane and its kind of span.
+
+    A step of the profiler has the kind ``"step"`` and no lane. Of nested operations only the outermost is
+    yielded.
 
     Parameters
     ----------
     events
-        Of a trace file, as `read_events` returns them; those of older PyTorch get today's categories.
+        As `read_events` returns them; categories of older PyTorch are replaced by today's.
     """
-    outermost: dict[Any, float] = {}  # for each thread, when its outermost operation ends
+    outermost: dict[Any, float] = {}  # for each thread, the end of its outermost operation
     whole = [event | {"cat": category(event)} for event in events if event.get("ph") == "X"]
     for event in sorted(whole, key=lambda event: (float(event["ts"]), -float(event["dur"]))):
         cat, name = event["cat"], event["name"]
-        if cat in _ON_DEVICE:
+        if cat in _DEVICE_KINDS:
             lane = "copy" if cat == "gpu_memcpy" else "compute"
-            yield event, f"device {lane}", _ON_DEVICE[cat]
-        elif cat in _CALLS:
+            yield event, f"device {lane}", _DEVICE_KINDS[cat]
+        elif cat in _DRIVER_CALLS:
             if "Synchronize" in name or "hipMemcpyWithStream" in name:
                 yield event, "host", "wait"
             elif "Launch" in name or "Memcpy" in name or "Memset" in name:
@@ -340,7 +355,7 @@ def meant(events: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], st
             yield event, "host", "work"
         elif cat == "user_annotation" and name.startswith(_STEP):
             yield event, "", "step"
-        elif cat == "user_annotation" and not name.startswith(_OWN):
+        elif cat == "user_annotation" and not name.startswith(_OF_PYTORCH):
             yield event, N_("phases"), "phase"
         elif cat == "cpu_op" and float(event["ts"]) >= outermost.get(event["tid"], -1.0):
             outermost[event["tid"]] = float(event["ts"]) + float(event["dur"])
@@ -348,27 +363,28 @@ def meant(events: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], st
 
 
 def category(event: Mapping[str, Any]) -> str:
-    """Return the category that today's PyTorch gives an event of a trace, also of an older one."""
+    """Return an event's category (``"cat"``) as today's PyTorch names it; older traces differ."""
     cat = str(event.get("cat"))
-    cat = _OLDER.get(cat, cat)
-    annotated = cat == "cpu_op" and event["name"].startswith((*_OWN, _LOADER))
+    cat = _OLD_CATEGORIES.get(cat, cat)
+    annotated = cat == "cpu_op" and event["name"].startswith((*_OF_PYTORCH, _LOADER))
     return "user_annotation" if annotated else cat
 
 
-_SIZES = dict(Byte=1, Char=1, Half=2, BFloat16=2, Int=4, Float=4, Long=8, Double=8)
-"""Bytes of a number, by the names that NCCL's events give the types."""
+_DTYPE_BYTES = dict(Byte=1, Char=1, Half=2, BFloat16=2, Int=4, Float=4, Long=8, Double=8)
+"""Bytes per element, by the names of dtypes in events of NCCL's collectives."""
 
 
 def _span(event: Mapping[str, Any], lane: str, kind: str) -> Span:
+    """Convert a trace event (microseconds) to a span (seconds) with its bytes and FLOPs, if recorded."""
     start = float(event["ts"]) / 1e6
     details = event.get("args", {})
-    sent = details.get("In msg nelems", 0) * _SIZES.get(details.get("dtype"), 0)  # a collective's
+    message_bytes = details.get("In msg nelems", 0) * _DTYPE_BYTES.get(details.get("dtype"), 0)
     return Span(
         lane,
         event["name"],
         start,
         start + float(event["dur"]) / 1e6,
         kind,
-        bytes=float(details.get("bytes", sent)),
+        bytes=float(details.get("bytes", message_bytes)),
         flops=float(details.get("flops", 0)),
     )

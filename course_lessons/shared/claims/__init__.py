@@ -1,7 +1,7 @@
-"""What the documents that set the subject claim in numbers, and how far it is true.
+"""Performance claims of the project's source documents, weighed against recorded numbers.
 
-``claims.yml`` holds the claims; ``numbers.py`` says how numbers are formed from records, and ``weighing.py``
-how they are weighed. The page ``handbook/claims.md`` and the card in a lesson are made from these and from
+``claims.yml`` holds the claims; ``numbers.py`` computes numbers from records, and ``weighing.py`` derives the
+verdicts. The page ``handbook/claims.md`` and the card in a lesson are generated from these and from
 ``recorded/`` alone.
 """
 
@@ -17,7 +17,7 @@ __all__ = ["CLAIMS", "WORDS", "Claim", "DataPoint", "Ratio", "Value", "card", "c
 
 
 def claim(id: str) -> None:
-    """Show a claim, the verdict and the numbers behind it.
+    """Display a claim as a card: its verdict and the numbers it rests on.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def claim(id: str) -> None:
     Raises
     ------
     ValueError
-        Where there is no such claim.
+        If there is no such claim.
     """
     known = {c.id: c for c in CLAIMS}
     if id not in known:

@@ -1,4 +1,4 @@
-"""How the numbers that speak to a claim are formed from records."""
+"""Computes the numbers that support or refute a claim from records."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ _KEYS = (
     N_("pure bf16"),
 )
 Selection = Mapping[str, Any]
-"""Parameters with the value they must have, or a list of values."""
+"""Parameters of records with the value they must have, or a list of allowed values."""
 HIDDEN = ("work", "processor", "kind", "memory", "per", "images")
-"""Parameters that the words of a claim or of a published number say already."""
+"""Parameters left out of descriptions, because the text of the claim already says them."""
 
 
 @dataclass(frozen=True)
 class DataPoint:
-    """A number that speaks to a claim, in the claim's unit, and where it is from.
+    """A number relevant to a claim, in the claim's unit, with its range, kind and source.
 
-    ``weighed`` is False for what is only related: the same switch on a CPU, or another task.
+    ``weighed`` is False for a number that is only related, such as the same setting on a CPU, or another
+    task.
     """
 
     value: float
@@ -47,11 +48,12 @@ class DataPoint:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as fast, or as small, ``after`` is as ``before``.
+    """A speed-up, or a reduction in size: how many times as fast, or as small, ``after`` is as ``before``.
 
-    Two records make a number where they are of one machine and equal in all that neither names. Where
-    the two sides name a ``device``, ``"cpu"`` or ``"accelerator"``, the machines may differ. Where a rate
-    may meet a time, ``items`` says how many the time is of.
+    Two records form a ratio if they are from one machine and agree in all parameters that ``before`` and
+    ``after`` do not name. If these name a ``device``, ``"cpu"`` or ``"accelerator"``, or a ``memory``, the
+    machines may differ. A throughput is compared with a time if ``items`` gives the number of items per time.
+    ``where`` selects records of both sides.
     """
 
     experiment: str
@@ -63,25 +65,27 @@ class Ratio:
     items: int = 0
 
     def points(self) -> Iterator[DataPoint]:
-        """Yield a number for each two records that belong together, and each published ratio."""
+        """Yield a number for each pair of comparable records, and for each published speed-up."""
         sides = {*self.before, *self.after}
         across = bool({"device", "memory"} & sides)
-        for records in self._comparable():
+        for records in self._comparable_records():
             first = [m for m in records if _matches(m, {**self.where, **self.before})]
             second = [m for m in records if _matches(m, {**self.where, **self.after})]
             for before, after in product(first, second):
-                same = across or _setup(before) == _setup(after)
+                same = across or _environment(before) == _environment(after)
                 if same and _other_parameters(before, sides) == _other_parameters(after, sides):
-                    yield self._pair(before, after)
+                    yield self._ratio_of(before, after)
         if self.quantity == "time" and not across:
             against = self.before.get("precision")
             for m in evidence.recorded(self.experiment, "speed-up"):
                 fits = _matches(m, {**self.where, **self.after})
                 if fits and (against is None or _is_one_of(m.parameters.get("against"), against)):
-                    yield _data_point(m, m.median, (m.median, m.median), self._what(m), self.weighed)
+                    yield _data_point(
+                        m, m.median, (m.median, m.median), self._describe_change(m), self.weighed
+                    )
 
-    def _comparable(self) -> list[list[Measurement]]:
-        """Return the records that may be compared; with ``items``, rates as the times of so many."""
+    def _comparable_records(self) -> list[list[Measurement]]:
+        """Return lists of comparable records; with ``items``, throughputs are converted to times."""
         names = ("time", "throughput") if self.quantity == "time" else (self.quantity,)
         records = [evidence.recorded(self.experiment, name) for name in names]
         if self.items:
@@ -90,35 +94,37 @@ class Ratio:
             records = [times]
         return records
 
-    def _pair(self, before: Measurement, after: Measurement) -> DataPoint:
+    def _ratio_of(self, before: Measurement, after: Measurement) -> DataPoint:
+        """Return the ratio of two records; its range is from their quartiles, if both have some."""
         less_is_better = after.unit in ("s", "B")
         over, under = (before, after) if less_is_better else (after, before)
         value = over.median / under.median
         ends = (value, value)
         if over.q1 is not None and under.q1 is not None:
             ends = over.q1 / under.q3, over.q3 / under.q1
-        point = _data_point(after, value, ends, self._what(after, before), self.weighed)
+        point = _data_point(after, value, ends, self._describe_change(after, before), self.weighed)
         where = point.where
         if _machine(before) != where:
             where += _(" against {machine}").format(machine=_machine(before))
         sources = "; ".join(dict.fromkeys(m.source for m in (after, before) if m.source))
         return replace(point, where=where, date=max(before.date, after.date), source=sources)
 
-    def _what(self, after: Measurement, before: Measurement | None = None) -> str:
+    def _describe_change(self, after: Measurement, before: Measurement | None = None) -> str:
+        """Describe what was measured, and what changed from ``before`` to ``after``."""
         sides = sorted({*self.before, *self.after} - {"device", "memory", "processor"})
         change = []
         if before is not None:
-            change = [f"{_parameter(s, before)} → {_parameter(s, after)}" for s in sides]
+            change = [f"{_describe_parameter(s, before)} → {_describe_parameter(s, after)}" for s in sides]
         elif "against" in after.parameters:
             change = [f"{after.parameters['against']} → {after.parameters['precision']}"]
-        return ", ".join([_description(after, *sides, "against"), *change])
+        return ", ".join([_describe(after, *sides, "against"), *change])
 
 
 @dataclass(frozen=True)
 class Value:
-    """The records of a quantity, times ``scale``.
+    """All records of a quantity, multiplied by ``scale``.
 
-    With ``items``, a number or the name of a parameter, it is so many over the time.
+    With ``items`` (a number, or the name of a parameter), times are converted to rates: items per second.
     """
 
     experiment: str
@@ -129,7 +135,7 @@ class Value:
     weighed: bool = True
 
     def points(self) -> Iterator[DataPoint]:
-        """Yield each record."""
+        """Yield a number for each record that matches ``where``."""
         rates = evidence.recorded(self.experiment, "throughput") if self.items else []
         for m in [*evidence.recorded(self.experiment, self.quantity), *rates]:
             if not _matches(m, self.where):
@@ -139,11 +145,11 @@ class Value:
             if self.items and m.unit == "s":
                 n = m.parameters[self.items] if isinstance(self.items, str) else self.items
                 value, low, high = n / value, n / high, n / low
-            yield _data_point(m, value, (low, high), _description(m), self.weighed)
+            yield _data_point(m, value, (low, high), _describe(m), self.weighed)
 
 
 def numbers(entries: Iterable[Mapping[str, Any]]) -> tuple[Ratio | Value, ...]:
-    """Return what a file of claims or practices lists; an entry may name several experiments."""
+    """Return a `Ratio`, for entries with ``"before"``, or `Value` for each entry and experiment."""
     listed = []
     for entry in entries:
         names = entry["experiment"]
@@ -153,11 +159,12 @@ def numbers(entries: Iterable[Mapping[str, Any]]) -> tuple[Ratio | Value, ...]:
 
 
 def on_cpu(m: Measurement) -> bool:
-    """Return whether a CPU was measured."""
+    """Return whether a measurement was made on a CPU."""
     return m.device.startswith(("cpu", "a CPU"))
 
 
 def _matches(m: Measurement, selection: Selection) -> bool:
+    """Return whether a record has the selected parameters; ``"device"`` is ``"cpu"`` or anything else."""
     for name, wanted in selection.items():
         if name == "device":
             if on_cpu(m) != (wanted == "cpu"):
@@ -168,18 +175,22 @@ def _matches(m: Measurement, selection: Selection) -> bool:
 
 
 def _is_one_of(value: Any, wanted: Any) -> bool:
+    """Return whether a value equals ``wanted``, or one of its items if it is a list."""
     return value in wanted if isinstance(wanted, list) else value == wanted
 
 
 def _other_parameters(m: Measurement, without: set[str]) -> dict[str, Any]:
+    """Return the parameters of a record without those named."""
     return {name: value for name, value in m.parameters.items() if name not in without}
 
 
-def _setup(m: Measurement) -> tuple[str, ...]:
+def _environment(m: Measurement) -> tuple[str, ...]:
+    """Return what two records must share to be compared: kind, machine, device, PyTorch's version, source."""
     return (m.kind, m.machine, m.device, m.torch, m.source)
 
 
 def _machine(m: Measurement) -> str:
+    """Return the machine's name, for a CPU with its number of threads."""
     threads = _(", {threads} threads").format(threads=m.threads) if m.threads and on_cpu(m) else ""
     return f"{m.machine}{threads}"
 
@@ -187,18 +198,19 @@ def _machine(m: Measurement) -> str:
 def _data_point(
     m: Measurement, value: float, ends: tuple[float, float], what: str, weighed: bool
 ) -> DataPoint:
+    """Return a `DataPoint` with the machine, date and source of a record."""
     return DataPoint(value, *ends, m.kind, what, _machine(m), m.date, m.source, weighed, not on_cpu(m))
 
 
-def _description(m: Measurement, *without: str) -> str:
-    """Name what was done: a published number by its own words, another by its experiment."""
+def _describe(m: Measurement, *without: str) -> str:
+    """Describe a record: its ``work``, or else its experiment, and its parameters except ``without``."""
     work = _(m.parameters.get("work") or m.experiment.replace("_", " "))
     rest = [name for name in m.parameters if name not in (*HIDDEN, *without)]
-    return ", ".join([work, *(_parameter(name, m) for name in rest)])
+    return ", ".join([work, *(_describe_parameter(name, m) for name in rest)])
 
 
-def _parameter(name: str, m: Measurement) -> str:
-    """Say what a parameter was: ``"batch 64"``, ``"channels last"``, ``"pinned"``, ``"fp16"``."""
+def _describe_parameter(name: str, m: Measurement) -> str:
+    """Describe a parameter's value: ``"batch 64"``, ``"channels last"``, ``"pinned"``, ``"fp16"``."""
     value, words = m.parameters[name], _(name.replace("_", " "))
     if isinstance(value, bool):
         return words if value else _("not {words}").format(words=words)

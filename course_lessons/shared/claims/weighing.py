@@ -1,4 +1,4 @@
-"""What a claim is, how numbers are weighed against it, and the card that `claim` shows."""
+"""Claims, the verdicts that records give them, and the card that `claim` shows."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ from .numbers import DataPoint, Ratio, Value, numbers, on_cpu
 
 FILE = Path(__file__).with_name("claims.yml")
 TRANSLATED = ("group", "text", "document", "section", "verdict", "short")
-"""The fields of a claim that are shown in the reader's language."""
+"""The fields of a claim that are translated."""
 WORDS = (N_("Holds"), N_("Depends"), N_("Not seen"), N_("Open"))
-"""The verdicts, as `weigh` gives them."""
+"""The verdicts that `weigh` returns."""
 _KEYS = (
     N_("cores"),
     N_("images/s"),
 )
 MEMORY, ERROR = "memory", "error"
-"""Units of claims: of memory that is saved, of an error that is made."""
+"""Units of claims: memory saved, and numerical error."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One claim in numbers, what speaks to it, and the verdict.
+    """A quantitative claim, the numbers relevant to it, and the verdict.
 
-    ``low`` and ``high`` are what was claimed, in ``unit``: ``"×"`` times as fast; ``"memory"`` times less
-    memory, written, here and in the file, as the share saved; ``"images/s"``, ``"cores"``, ``"h"`` or
-    ``"error"``. None is an open end. ``tolerance`` is the factor by which a number may miss the range and
-    still count as inside. ``verdict`` may hold ``{least}``, ``{most}``, ``{range}``, ``{claimed}``, and how
-    many: ``{count}``, ``{inside}``; ``word`` must be what `weigh` returns. ``gpu``: whether it is about one.
+    ``low`` and ``high`` are the claimed range in ``unit``; None is an open end. Units: ``"×"``, times as
+    fast; ``"memory"``, times less memory, which texts and the file give as the share saved; ``"images/s"``,
+    ``"cores"``, ``"h"`` or ``"error"``. ``tolerance`` is the factor by which a number may miss the range and
+    still count as inside. ``verdict`` may contain ``{least}``, ``{most}``, ``{range}``, ``{claimed}``,
+    ``{count}`` and ``{inside}`` (how many are inside the range); ``word`` must be what `weigh` returns.
+    ``gpu``: whether the claim is about a GPU.
     """
 
     id: str
@@ -60,25 +61,27 @@ class Claim:
 
     @property
     def points(self) -> list[DataPoint]:
-        """The numbers that speak to it: recorded, modelled, published."""
+        """The numbers relevant to the claim: recorded, then modelled, then published; of each kind, weighed
+        ones first.
+        """
         order = list(evidence.KIND_BY_PREFIX.values())
         every = [point for number in self.numbers for point in number.points()]
         return sorted(every, key=lambda f: (order.index(f.kind), not f.weighed))
 
     @property
     def experiments(self) -> list[str]:
-        """The experiments that a machine can run for it."""
+        """The experiments for this claim that a machine can run."""
         names = dict.fromkeys(number.experiment for number in self.numbers)
         return [name for name in names if name not in ONLY_PUBLISHED]
 
     @property
     def command(self) -> str:
-        """What to run for it."""
+        """The command that records these experiments."""
         return "python -m course_utils record " + " ".join(f"--only {name}" for name in self.experiments)
 
     @property
     def lacks_gpu(self) -> bool:
-        """Whether it is about a GPU, could be measured on one, and was not."""
+        """Whether the claim is about a GPU, could be measured on one, and has not been."""
         if not (self.gpu and self.experiments):
             return False
         return not any(
@@ -89,12 +92,12 @@ class Claim:
 
     @property
     def claimed(self) -> str:
-        """What was claimed, in words: ``"10 to 100×"``."""
+        """The claimed range as text: ``"10 to 100×"``."""
         return format_range(self.low, self.high, self.unit)
 
     @property
     def sentence(self) -> str:
-        """The verdict in one sentence, its numbers taken from the records."""
+        """The verdict as a sentence, with numbers from the records filled in."""
         values = [f.value for f in weighed(self)]
         if not values:
             return _("No number yet.") if "{" in self.verdict else self.verdict
@@ -103,13 +106,13 @@ class Claim:
             "most": formatted(max(values), self.unit),
             "range": format_range(min(values), max(values), self.unit),
             "count": len(values),
-            "inside": sum(is_inside(self, value) for value in values),
+            "inside": sum(is_within_tolerance(self, value) for value in values),
         }
         return self.verdict.format(claimed=self.claimed, **ends)
 
 
 def read(raw: dict[str, Any]) -> tuple[Claim, ...]:
-    """Return the claims of a file like ``claims.yml``."""
+    """Return the claims in the parsed ``claims.yml``, with translated texts; it modifies ``raw``."""
     claims = []
     for group, entries in raw["claims"].items():
         for entry in entries:
@@ -118,8 +121,8 @@ def read(raw: dict[str, Any]) -> tuple[Claim, ...]:
                 low, high = 1 / (1 - low), 1 / (1 - high)
             entry["numbers"] = numbers(entry.get("numbers", ()))
             entry["document"] = raw["documents"][entry["document"]]
-            one = Claim(**entry, group=group, low=low, high=high)
-            claims.append(replace(one, **{name: _(getattr(one, name)) for name in TRANSLATED}))
+            parsed = Claim(**entry, group=group, low=low, high=high)
+            claims.append(replace(parsed, **{name: _(getattr(parsed, name)) for name in TRANSLATED}))
     return tuple(claims)
 
 
@@ -129,13 +132,17 @@ CLAIMS = read(_RAW)
 
 
 def weighed(claim: Claim) -> list[DataPoint]:
-    """Return the numbers that decide: recorded or published, and of the thing that was claimed."""
+    """Return the numbers that decide the verdict: those ``weighed``, except modelled ones."""
     return [f for f in claim.points if f.weighed and f.kind != "modelled"]
 
 
 def weigh(claim: Claim) -> str:
-    """Return the verdict that the records give: one of `WORDS`."""
-    inside = [is_inside(claim, f.value) for f in weighed(claim)]
+    """Return the verdict that the records give, one of `WORDS`.
+
+    ``"Open"`` without numbers; else ``"Holds"``, ``"Depends"`` or ``"Not seen"`` if all, some or none are in
+    the range.
+    """
+    inside = [is_within_tolerance(claim, f.value) for f in weighed(claim)]
     if not inside:
         return "Open"
     if all(inside):
@@ -143,10 +150,11 @@ def weigh(claim: Claim) -> str:
     return "Depends" if any(inside) else "Not seen"
 
 
-def is_inside(claim: Claim, value: float) -> bool:
-    """Return whether a number is within what was claimed, and the tolerance.
+def is_within_tolerance(claim: Claim, value: float) -> bool:
+    """Return whether a value is in the claimed range, widened at both ends by the factor ``claim.tolerance``.
 
-    Of memory it is the saved share that is compared, as it is written.
+    For the unit `MEMORY`, ``value``, ``low`` and ``high`` are factors (times less memory); the shares saved,
+    ``1 - 1 / factor``, are compared.
     """
     low, high = claim.low, claim.high
     if claim.unit == MEMORY:
@@ -157,7 +165,7 @@ def is_inside(claim: Claim, value: float) -> bool:
 
 
 def formatted(value: float, unit: str) -> str:
-    """Write a number in a claim's unit."""
+    """Format a number in a claim's unit."""
     if unit == "×":
         return f"{value:.2g}×" if value < 10 else f"{value:,.0f}×"
     if unit == MEMORY:
@@ -169,7 +177,7 @@ def formatted(value: float, unit: str) -> str:
 
 
 def format_range(low: float | None, high: float | None, unit: str) -> str:
-    """Write a range in a claim's unit: ``"1.5 to 2×"``."""
+    """Format a range in a claim's unit: ``"1.5 to 2×"``."""
     if unit == ERROR and low is None:
         return _("equal, up to rounding")
     if high is None:
@@ -185,7 +193,7 @@ def format_range(low: float | None, high: float | None, unit: str) -> str:
 
 
 def card(claim: Claim) -> Bundle:
-    """Return what `claim` shows: one row for each kind of number and each place; the page has them all."""
+    """Return the card that `claim` displays: a row for each kind of number and machine."""
     places = grouped(claim.points, *evidence.KIND_BY_PREFIX.values())
     rows = [
         (number, kind_label(group[0]), group[0].where, what)
@@ -193,32 +201,35 @@ def card(claim: Claim) -> Bundle:
         for number, what in [describe(group, claim.unit)]
     ]
     head = (_("Found"), _("Kind"), _("Where"), _("What"))
-    text, page = table(head, rows, [group[0].kind for group in places]) if rows else ("", "")
+    text, table_html = table(head, rows, [group[0].kind for group in places]) if rows else ("", "")
     title = _("Claimed: {text} ({document}, {section})").format(
         text=claim.text, document=claim.document, section=claim.section
     )
     stop = _(". ")
     verdict = f"{_(claim.word)}{stop}{claim.sentence}"
-    last = []
+    footer = []
     if len(weighed(claim)) < len(claim.points):
-        last.append(_("The verdict counts no number that is modelled or related."))
+        footer.append(_("The verdict counts no number that is modelled or related."))
     if claim.lacks_gpu:
-        last.append(_("Not measured yet: needs a GPU. {command}").format(command=claim.command))
+        footer.append(_("Not measured yet: needs a GPU. {command}").format(command=claim.command))
     if rows:
-        last.append(
+        footer.append(
             _("Each number with its source: handbook/claims_numbers.md, {short}.").format(short=claim.short)
         )
     return Bundle(
-        text="\n".join(line for line in (title, verdict, text, *last) if line),
+        text="\n".join(line for line in (title, verdict, text, *footer) if line),
         html='<div style="border:1px solid #8888;border-radius:6px;padding:.5em 1em">'
         f"<div>{html.escape(title)}</div>"
         f"<div><b>{_(claim.word)}{stop}</b>{html.escape(claim.sentence)}</div>"
-        f'{page}<div style="opacity:.8">{"<br>".join(map(html.escape, last))}</div></div>',
+        f'{table_html}<div style="opacity:.8">{"<br>".join(map(html.escape, footer))}</div></div>',
     )
 
 
 def grouped(points: Sequence[DataPoint], *kinds: str) -> list[list[DataPoint]]:
-    """Return the numbers, those of one place and one of the kinds together; without kinds, the modelled."""
+    """Group numbers of the given kinds by kind and machine; the others stay alone, each a group.
+
+    Without ``kinds``, only modelled numbers are grouped.
+    """
     places: dict[tuple[object, ...], list[DataPoint]] = {}
     for n, f in enumerate(points):
         place = f.where if f.kind in (kinds or ("modelled",)) else n
@@ -227,7 +238,7 @@ def grouped(points: Sequence[DataPoint], *kinds: str) -> list[list[DataPoint]]:
 
 
 def describe(group: Sequence[DataPoint], unit: str) -> tuple[str, str]:
-    """Write the numbers of a group, from the least to the most, and what they are of."""
+    """Return the range of a group's numbers as text, and a description of what was measured."""
     values = [f.value for f in group]
     what = "; ".join(dict.fromkeys(f.what for f in group))
     if len(group) > 2:
@@ -236,5 +247,5 @@ def describe(group: Sequence[DataPoint], unit: str) -> tuple[str, str]:
 
 
 def kind_label(point: DataPoint) -> str:
-    """Name the kind of a number; what is not weighed is called related."""
+    """Return the translated name of a number's kind, with "related" if it is not weighed."""
     return _(point.kind) if point.weighed else _("{kind}, related").format(kind=_(point.kind))

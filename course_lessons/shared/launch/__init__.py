@@ -1,7 +1,7 @@
-"""Run a script as several processes from a notebook, and leave none behind.
+"""Run a script in several processes from a notebook, and leave none behind.
 
-``run`` does what ``torchrun`` does in a terminal, with a time limit, the output of all ranks in a legible
-order, and one short message where a rank fails.
+``run`` does what ``torchrun`` does in a terminal, with a time limit, the output of all ranks in a readable
+order, and one short message if a rank fails.
 """
 
 from .output import RankError

@@ -1,4 +1,4 @@
-"""What runs as torchrun: PyTorch's own, ended when the notebook's kernel ends."""
+"""The program run in place of ``torchrun``: PyTorch's own, which stops when the notebook's kernel ends."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import threading
 
 
 def follow_parent() -> None:
-    """End this process, and so its ranks, when the other end of standard input closes.
+    """Terminate this process, and so its ranks, when the other end of standard input is closed.
 
-    A kernel that is restarted is killed and can end nothing itself. The ranks get an empty standard input.
+    A kernel that is restarted is killed, and cannot stop anything itself. The ranks get an empty standard
+    input.
     """
     lifeline = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -25,9 +26,9 @@ def follow_parent() -> None:
 
 
 def do_without_libuv() -> None:
-    """Let torchrun's own stores heed ``USE_LIBUV=0``, as those of the ranks do.
+    """Patch ``TCPStore`` so that torchrun's own stores obey ``USE_LIBUV=0``, as those of the ranks do.
 
-    PyTorch for Windows comes without libuv, and torchrun asks for it all the same.
+    PyTorch for Windows is built without libuv, which torchrun requests anyway.
     """
     import torch.distributed
 

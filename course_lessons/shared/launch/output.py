@@ -1,4 +1,4 @@
-"""The output of a launch's ranks: read while they run, put in order, reduced to the first error."""
+"""The output of a launch's ranks: read while they run, sorted, reduced to the first error."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from course_language import _
 _NOISE = re.compile(r"USDT:|\[Gloo\] Rank|^\[/\S*gloo/|socket\.cpp|TCPStore|ProcessGroupGloo\.cpp")
 _PREFIX = re.compile(r"^\[rank\d+\]: ?")  # PyTorch puts it before each line of a traceback
 _NATIVE_LOG = re.compile(r"^(\[rank\d+\]:)?\[?[WEF]\d{4} |^terminate called|^Fatal Python error")
-_START = re.compile(r'^(Traceback \(most recent call last\):|  File ".+", line \d+)$')
+_TRACEBACK_START = re.compile(r'^(Traceback \(most recent call last\):|  File ".+", line \d+)$')
 _FRAME = re.compile(r'^\s+File "(.+)", line (\d+)')
 _ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
-# What a rank says because another one is gone.
-_FOLLOWS = re.compile(
+# Messages of a rank whose cause is that another rank has ended.
+_CONSEQUENCE = re.compile(
     r"[Cc]onnection (was )?(closed|reset|refused)|Broken pipe|remote process exited|gloo/transport|"
     r"NCCL|[Tt]imed out|[Ss]ocket [Tt]imeout|recvValue failed"
 )
-_TIMEOUT = re.compile(r"[Tt]imed out|[Tt]imeout")  # and then it left, which others notice
+_TIMEOUT = re.compile(r"[Tt]imed out|[Tt]imeout")  # such a rank then exits, which others notice
 _EXIT = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+)")
 _SUMMARY = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)")
-_NATIVE_PLACE = re.compile(r"\[?/\S+\.(?:cc|cpp|h):\d+\]? ")
+_NATIVE_POSITION = re.compile(r"\[?/\S+\.(?:cc|cpp|h):\d+\]? ")
 _MESSAGE_LINES = 12
 
 
 @dataclass(frozen=True)
 class RankError:
-    """Why a rank stopped; ``str()`` gives the sentence.
+    """Why a rank failed; ``str()`` returns a sentence.
 
     Attributes
     ----------
     ranks
-        The rank that failed first, or all that failed at once in the same way.
+        The rank that failed first, or all ranks that failed with the same error.
     kind
         The exception's type (``"ValueError"``), a signal (``"SIGKILL"``), or ``"exit code 3"``.
     message
         The exception's message; empty for a signal or an exit code.
     trace
-        The lines of the traceback that lie beside the script, outermost first.
+        The traceback's lines in files of the script's folder, outermost first.
     """
 
     ranks: tuple[int, ...]
@@ -67,6 +67,8 @@ class RankError:
 
 @dataclass(frozen=True)
 class _Line:
+    """A line that a rank printed in an attempt."""
+
     rank: int
     attempt: int
     text: str
@@ -75,6 +77,8 @@ class _Line:
 
 @dataclass
 class _File:
+    """How far a log file has been read: ``rest`` is the beginning of an unfinished line."""
+
     attempt: int
     offset: int = 0
     rest: bytes = b""
@@ -82,14 +86,14 @@ class _File:
 
 @dataclass
 class Output:
-    """Reads the files into which torchrun redirects the ranks' output.
+    """Reads the files to which torchrun redirects the ranks' output.
 
     Parameters
     ----------
     folders
-        One folder a node, torchrun's ``--log-dir``.
+        torchrun's ``--log-dir``, one for each node.
     per_node
-        Ranks a node.
+        The number of ranks on each node.
     script
         The learner's script.
     """
@@ -103,17 +107,17 @@ class Output:
 
     @property
     def last(self) -> str:
-        """The last line of standard output, with its rank; empty before there is one."""
+        """The last line of standard output so far, with its rank; ``""`` if there is none."""
         line = next((line for line in reversed(self._lines) if not line.is_error), None)
         return f"rank {line.rank} | {line.text}" if line else ""
 
     @property
     def ranks(self) -> range:
-        """All ranks."""
+        """The numbers of all ranks."""
         return range(self.per_node * len(self.folders))
 
     def read(self, *, to_end: bool = False) -> list[str]:
-        """Read and return new lines of standard output; with ``to_end`` an unfinished line, too."""
+        """Read new lines, return those of standard output; ``to_end`` includes an unfinished last line."""
         before = len(self._lines)
         for node, folder in enumerate(self.folders):
             logs = sorted(folder.glob("*/attempt_*/*/std*.log"))
@@ -130,34 +134,36 @@ class Output:
         return [line.text for line in self._lines[before:] if not line.is_error]
 
     def lines(self, rank: int, attempt: int, *, failed: bool) -> list[str]:
-        """Return what a rank printed in one attempt; where it failed, without its traceback."""
+        """Return the lines that a rank printed in one attempt; if it ``failed``, without its traceback."""
         kept, in_traceback = [], False
         for line in self._lines:
             if (line.rank, line.attempt) != (rank, attempt):
                 continue
             if line.is_error and failed:
-                in_traceback = in_traceback or bool(_START.match(_PREFIX.sub("", line.text)))
+                in_traceback = in_traceback or bool(_TRACEBACK_START.match(_PREFIX.sub("", line.text)))
                 if in_traceback or _NATIVE_LOG.match(line.text):
                     continue
             kept.append(line.text)
         return kept
 
     def error(self, attempt: int, exits: Mapping[int, int]) -> RankError | None:
-        """Return the error that caused a failed attempt: not one that another rank's end caused.
+        """Return the error that made an attempt fail, or None.
+
+        An error that looks like a consequence of another rank's end is returned only if there is no other.
 
         Parameters
         ----------
         attempt
-            Which attempt, from 0.
+            The attempt, counted from 0.
         exits
             The exit codes torchrun reported, by rank, the first failure first; negative for a signal.
         """
-        candidates = []  # the smaller the number, the likelier it is the cause
+        candidates = []  # pairs: the smaller the number, the likelier the error is the cause
         for rank in dict.fromkeys([*exits, *self.ranks]):
-            error = self._traceback(rank, attempt)
+            error = self._parse_traceback(rank, attempt)
             code = exits.get(rank, 0)
             message = f"{_(error.kind)}: {error.message}" if error else ""
-            if error and not _FOLLOWS.search(message):
+            if error and not _CONSEQUENCE.search(message):
                 candidates.append((0, error))
             elif code < 0:
                 candidates.append((1, RankError((rank,), _signal_name(-code))))
@@ -171,13 +177,14 @@ class Output:
         alike = [error.rank for _, error in candidates if replace(error, ranks=first.ranks) == first]
         return replace(first, ranks=tuple(sorted(alike)))
 
-    def _traceback(self, rank: int, attempt: int) -> RankError | None:
+    def _parse_traceback(self, rank: int, attempt: int) -> RankError | None:
+        """Parse the last traceback that a rank printed in an attempt; return None if there is none."""
         texts = [
             _PREFIX.sub("", line.text)
             for line in self._lines
             if line.is_error and (line.rank, line.attempt) == (rank, attempt)
         ]
-        starts = [i for i, text in enumerate(texts) if _START.match(text)]
+        starts = [i for i, text in enumerate(texts) if _TRACEBACK_START.match(text)]
         if not starts:
             return None
         trace, rest = [], texts[starts[-1] :]
@@ -191,16 +198,17 @@ class Output:
         for i, text in enumerate(rest[1:], start=1):
             if error := _ERROR.match(text):
                 message = [error[2] or "", *rest[i + 1 : i + _MESSAGE_LINES]]
-                return RankError((rank,), error[1].rpartition(".")[2], _cut(message), tuple(trace))
+                return RankError((rank,), error[1].rpartition(".")[2], _clean_message(message), tuple(trace))
         return None
 
     def _is_own(self, path: Path) -> bool:
+        """Return whether a file is in the script's folder and not in an installed package."""
         folder = self.script.resolve().parent
         return folder in path.resolve().parents and "site-packages" not in path.parts
 
 
 def exits(logs: Sequence[Path], per_node: int) -> dict[int, dict[int, int]]:
-    """Read from torchrun's own output which ranks failed: exit codes by attempt, then by rank."""
+    """Parse torchrun's logs, one a node; return the failed ranks' exit codes, by attempt, then by rank."""
     codes: dict[int, dict[int, int]] = {}
     for node, path in enumerate(logs):
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -243,6 +251,7 @@ def group(by_rank: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _new_lines(path: Path, file: _File, to_end: bool) -> list[str]:
+    """Return the lines added to a file since the last call."""
     try:
         with path.open("rb") as stream:
             size = stream.seek(0, 2)
@@ -260,17 +269,18 @@ def _new_lines(path: Path, file: _File, to_end: bool) -> list[str]:
     return [text.rpartition("\r")[2] for text in texts]  # of a bar, how it ended
 
 
-def _cut(lines: Sequence[str]) -> str:
-    """Return the lines of a message, without the machine's own call stack."""
+def _clean_message(lines: Sequence[str]) -> str:
+    """Join a message's lines, without the native call stack and source positions."""
     kept: list[str] = []
     for line in lines:
         if line.startswith(("Exception raised from", "frame #")) or _NATIVE_LOG.match(line):
             break
         kept.append(line)
-    return _NATIVE_PLACE.sub("", "\n".join(kept).strip())
+    return _NATIVE_POSITION.sub("", "\n".join(kept).strip())
 
 
 def _signal_name(number: int) -> str:
+    """Return a signal's name, such as ``"SIGKILL"``."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,4 +1,4 @@
-"""What comes before a launch: what is refused, torchrun's options, the environment of the ranks."""
+"""Preparations of a launch: checks of the arguments, torchrun's options, the ranks' environment."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .processes import psutil_or_error
 
 @dataclass(frozen=True)
 class Kill:
-    """Kill one rank's process in the first attempt, as soon as any rank says a line with ``after`` in it."""
+    """Kill a rank in the first attempt, as soon as any rank prints a line that contains ``after``."""
 
     rank: int
     after: str
 
 
 def check(script: Path, ranks: int, seconds: float, restarts: int, nodes: int, kill: Kill | None) -> None:
-    """Raise a ValueError for arguments of ``run`` that make no sense; the message says what would."""
+    """Raise ``ValueError`` if arguments of ``run`` are invalid; the message says what is valid."""
     if not script.is_file():
         raise ValueError(
             _("there is no file {script!r} in {cwd}; run the cell that writes it first").format(
@@ -51,7 +51,7 @@ def check(script: Path, ranks: int, seconds: float, restarts: int, nodes: int, k
 
 
 def check_pytorch(ranks: int) -> None:
-    """Refuse where PyTorch or Python lacks what a launch needs."""
+    """Raise ``RuntimeError`` if PyTorch or Python lacks what a launch needs."""
     import torch
 
     psutil_or_error()
@@ -70,28 +70,28 @@ def check_pytorch(ranks: int) -> None:
 
 
 def options(ranks: int, nodes: int, restarts: int) -> list[str]:
-    """Return torchrun's options, as a learner would give them; several nodes meet at a free port."""
+    """Return torchrun's command-line options; with several nodes, the rendezvous is at a free port."""
     rendezvous = ["--standalone"]
     if nodes > 1:
         rendezvous = [f"--nnodes={nodes}", "--rdzv-backend=c10d"]
         rendezvous += [f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-id=course"]
-    again = [f"--max-restarts={restarts}"] if restarts else []
-    return [*rendezvous, f"--nproc-per-node={ranks // nodes}", *again]
+    restart_options = [f"--max-restarts={restarts}"] if restarts else []
+    return [*rendezvous, f"--nproc-per-node={ranks // nodes}", *restart_options]
 
 
 def environment(ranks: int, folder: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of torchrun and its ranks."""
-    # What would change torchrun's own options, or belongs to a torchrun that started this process.
-    kept = {
+    """Return the environment variables for torchrun and its ranks; ``given`` takes precedence."""
+    # Leave out what would change torchrun's options, or is from a torchrun that started this process.
+    inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("PET_", "TORCHELASTIC_")) and name != "LOGLEVEL"
     }
-    paths = [{**kept, **given}.get("PYTHONPATH", "")]
-    home = Path(__file__).resolve().parents[3]
-    if home.name not in ("site-packages", "dist-packages"):  # else Python finds it by itself
-        paths.append(str(home))
-    own = {
+    paths = [{**inherited, **given}.get("PYTHONPATH", "")]
+    project_folder = Path(__file__).resolve().parents[3]
+    if project_folder.name not in ("site-packages", "dist-packages"):  # else Python finds it by itself
+        paths.append(str(project_folder))
+    defaults = {
         "OMP_NUM_THREADS": str(max(1, usable_cores() // ranks)),
         "PYTHONUNBUFFERED": "1",
         "PYTHONIOENCODING": "utf-8",
@@ -101,14 +101,14 @@ def environment(ranks: int, folder: str, given: Mapping[str, str]) -> dict[str, 
     }
     loopback = {name for _, name in socket.if_nameindex()} & {"lo", "lo0"}
     if loopback:
-        own["GLOO_SOCKET_IFNAME"] = loopback.pop()
+        defaults["GLOO_SOCKET_IFNAME"] = loopback.pop()
     if not _has_libuv():
-        own["USE_LIBUV"] = "0"
-    return {**kept, **own, **given, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        defaults["USE_LIBUV"] = "0"
+    return {**inherited, **defaults, **given, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
 def _has_libuv() -> bool:
-    """Return whether PyTorch was built with libuv, which torchrun uses where nothing else is said."""
+    """Return whether PyTorch was built with libuv, which torchrun uses by default."""
     from torch.distributed import TCPStore
 
     try:
@@ -119,7 +119,7 @@ def _has_libuv() -> bool:
 
 
 def free_port() -> int:
-    """Return a port of this machine that nothing uses at the moment."""
+    """Return a TCP port of this machine that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Find and end the processes of a launch: torchrun's, the ranks, and whatever these started."""
+"""Find and terminate the processes of a launch: torchrun's, the ranks', and their child processes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from course_language import _
 
 MARK = "COURSE_LAUNCH"
-"""The environment variable by which every process of a launch is known; its value names the launch."""
+"""The environment variable that marks every process of a launch; its value identifies the launch."""
 
 
 def psutil_or_error() -> Any:
-    """Return the psutil module; say how to get it where it is missing."""
+    """Import and return psutil; raise ``RuntimeError`` with installation instructions if it is missing."""
     try:
         import psutil
     except ImportError:
@@ -29,16 +29,16 @@ def psutil_or_error() -> Any:
 
 
 def ranks(mark: str) -> dict[int, list[Any]]:
-    """Return the living processes of each rank, as psutil has them."""
+    """Return the running processes (``psutil.Process``) of each rank of the launch with this mark."""
     by_rank: dict[int, list[Any]] = {}
-    for process, environment in _marked(mark):
+    for process, environment in _processes_with_mark(mark):
         if (rank := environment.get("RANK", "")).isdigit():
             by_rank.setdefault(int(rank), []).append(process)
     return by_rank
 
 
 def kill(processes: Sequence[Any]) -> None:
-    """Kill processes that may have ended by themselves (SIGKILL; TerminateProcess on Windows)."""
+    """Kill processes (SIGKILL; TerminateProcess on Windows); those that have already ended are ignored."""
     psutil = psutil_or_error()
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):
@@ -46,13 +46,13 @@ def kill(processes: Sequence[Any]) -> None:
 
 
 def end_all(agents: Sequence[subprocess.Popen], mark: str, grace: float = 3.0) -> None:
-    """End every process of a launch: ask torchrun to, wait for ``grace`` seconds, then kill.
+    """Terminate every process of a launch: terminate torchrun, wait up to ``grace`` seconds, then kill all.
 
-    Ranks have sessions of their own and would outlive torchrun, so they are found by their mark.
+    Ranks are in sessions of their own and would outlive torchrun, so they are found by ``mark``.
     """
     psutil = psutil_or_error()
-    own = {agent.pid for agent in agents}
-    known = [process for process, _ in _marked(mark)]
+    agent_pids = {agent.pid for agent in agents}
+    known = [process for process, _ in _processes_with_mark(mark)]
     for agent in agents:
         with contextlib.suppress(psutil.NoSuchProcess):
             known += psutil.Process(agent.pid).children(recursive=True)
@@ -66,19 +66,20 @@ def end_all(agents: Sequence[subprocess.Popen], mark: str, grace: float = 3.0) -
     finally:  # a second interrupt comes here too
         for _ in range(20):
             kill(known)
-            # psutil would take an exit code that Popen then never gets.
-            psutil.wait_procs([one for one in known if one.pid not in own], timeout=1)
+            # Not the agents: psutil would collect the exit code, and Popen would never get it.
+            psutil.wait_procs([process for process in known if process.pid not in agent_pids], timeout=1)
             for agent in agents:
                 agent.kill()
                 agent.wait()
-            known = [process for process, _ in _marked(mark)]
+            known = [process for process, _ in _processes_with_mark(mark)]
             if not known:
                 break
     for agent in agents:
         agent.stdin.close()
 
 
-def _marked(mark: str) -> list[tuple[Any, dict[str, str]]]:
+def _processes_with_mark(mark: str) -> list[tuple[Any, dict[str, str]]]:
+    """Return the processes with this mark, each with its environment."""
     psutil = psutil_or_error()
     processes = []
     for process in psutil.process_iter():

@@ -1,4 +1,4 @@
-"""``run``: start torchrun, wait with a limit, show what the ranks said, leave no process behind."""
+"""``run``: start torchrun, wait with a time limit, print the ranks' output, leave no process behind."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _NODE_GRACE = 5.0  # seconds the other nodes get to end by themselves when one h
 
 @dataclass(frozen=True)
 class Finished:
-    """How a launch ended.
+    """The result of a launch.
 
     Attributes
     ----------
     ok
-        Whether every rank ended without an error, in the last attempt.
+        Whether every rank succeeded in the last attempt.
     lines
-        What each rank printed, by rank; all attempts one after the other.
+        The lines that each rank printed, by rank; all attempts one after another.
     seconds
-        From start to end, as the clock on the wall has it.
+        Wall-clock time from start to end.
     error
-        The error that came first in the last attempt, if there was one.
+        The first error of the last attempt, or None.
     attempts
-        How often the ranks were started.
+        How many times the ranks were started.
     stopped
-        Why the launch was ended from outside: ``"time limit"`` or nothing.
+        Why the launch was stopped: ``"time limit"``, or ``""`` if it was not.
     """
 
     ok: bool
@@ -62,39 +62,39 @@ def run(
     environment: Mapping[str, str] | None = None,
     quiet: bool = False,
 ) -> Finished:
-    """Run a script as several processes with torchrun, on this machine, and show what they say.
+    """Run a script in several processes on this machine with torchrun, and print their output.
 
-    What happens in the ranks raises nothing here: it is printed, and stands in the result.
+    An error in a rank is printed and returned in the result, not raised.
 
     Parameters
     ----------
     script
         The script's path.
     arguments
-        What the script gets on its command line.
+        The script's command-line arguments.
     ranks
-        Processes in all, the same number on each node.
+        The total number of processes, the same on each node.
     seconds
-        The time limit. A collective that not every rank calls would wait for ever.
+        The time limit, after which all processes are terminated.
     restarts
-        How often torchrun may start all ranks again after one has failed.
+        How many times torchrun may restart all ranks after one has failed.
     nodes
-        How many torchruns meet, as those of as many machines would.
+        The number of simulated machines, each with a torchrun of its own.
     kill
-        Kill a rank on purpose.
+        A rank to kill on purpose, and when.
     environment
-        Variables for the ranks, beside those of this process.
+        Environment variables for the ranks, in addition to those of this process.
     quiet
         Print nothing.
 
     Raises
     ------
     ValueError
-        Where there is no such script, or a number makes no sense.
+        If there is no such script, or a number is invalid.
     RuntimeError
-        Where this PyTorch, or this Python, cannot run several processes.
+        If this PyTorch, or this Python, cannot run several processes.
     KeyboardInterrupt
-        Where the cell is interrupted, after all processes have ended.
+        If the cell is interrupted; all processes are terminated first.
 
     Examples
     --------
@@ -104,19 +104,19 @@ def run(
     prepare.check(script, ranks, seconds, restarts, nodes, kill)
     prepare.check_pytorch(ranks)
     say = (lambda line: None) if quiet else print
-    words = [*prepare.options(ranks, nodes, restarts), str(script), *map(str, arguments)]
+    torchrun_arguments = [*prepare.options(ranks, nodes, restarts), str(script), *map(str, arguments)]
     environment = {name: str(value) for name, value in (environment or {}).items()}
     if restarts:
         # Else gloo finds the addresses of dead ranks in the store (pytorch/pytorch#135712).
         environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **environment}
-    given = "".join(f"{name}={shlex.quote(value)} " for name, value in environment.items())
-    command = given + shlex.join(["torchrun", *words])
+    assignments = "".join(f"{name}={shlex.quote(value)} " for name, value in environment.items())
+    command = assignments + shlex.join(["torchrun", *torchrun_arguments])
     say(f"$ {command}" + (_("    # on each of {nodes} nodes").format(nodes=nodes) if nodes > 1 else ""))
 
     with tempfile.TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True) as folder:
         launch = _Launch(Path(folder), script, ranks, nodes)
         try:
-            launch.start(words, prepare.environment(ranks, folder, environment))
+            launch.start(torchrun_arguments, prepare.environment(ranks, folder, environment))
             stopped = launch.wait(seconds, kill, quiet)
             left = launch.ranks_left() if stopped else []
         except KeyboardInterrupt:
@@ -139,7 +139,7 @@ def run(
 
 
 class _Launch:
-    """The processes of one launch, and what they wrote.
+    """The processes of one launch, and their output.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ class _Launch:
     script
         The learner's script.
     ranks, nodes
-        How many in all.
+        The total numbers.
     """
 
     def __init__(self, folder: Path, script: Path, ranks: int, nodes: int) -> None:
@@ -163,7 +163,7 @@ class _Launch:
         self.killed = False
 
     def start(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start one torchrun a node."""
+        """Start one torchrun for each node."""
         for node, (folder, log) in enumerate(zip(self.folders, self.logs, strict=True)):
             folder.mkdir()
             # Nodes are numbered in the order of their addresses, and both of these are this machine.
@@ -185,7 +185,11 @@ class _Launch:
             self.agents.append(agent)
 
     def wait(self, limit: float, kill: Kill | None, quiet: bool) -> str:
-        """Wait until all have ended; return why the wait was given up, or nothing."""
+        """Wait until all torchruns have ended; return ``"time limit"`` after ``limit`` seconds, else ``""``.
+
+        Kills a rank if ``kill`` asks for it, and shows the last line of output unless ``quiet``. If a node
+        fails, the others get `_NODE_GRACE` seconds.
+        """
         failed_at = None
         with bar(disable=quiet, bar_format=" ") as progress:
             while any(agent.poll() is None for agent in self.agents):
@@ -207,6 +211,7 @@ class _Launch:
         return ""
 
     def _show(self, progress: bar, last: str) -> None:
+        """Show the number of ranks, the time and the last line of output in the progress bar."""
         count = len(self.output.ranks)
         ranks = ngettext("{count} rank", "{count} ranks", count).format(count=count)
         text = f"{ranks}{_(', ')}{self.seconds:.0f} s   {last}"[:100].rstrip()
@@ -216,46 +221,49 @@ class _Launch:
             self.progress = text
 
     def ranks_left(self) -> list[str]:
-        """Return a line for each rank: whether it still runs, and what it printed last."""
+        """Return a line of text for each rank: whether it is still running, and the last line it printed."""
         alive = processes.ranks(self.mark)
         self.output.read(to_end=True)
         report = []
         for rank in self.output.ranks:
             lines = self.output.lines(rank, self.output.attempts - 1, failed=False)
             state = _("still ran") if rank in alive else _("had ended")
-            last = _("last: {last_line}").format(last_line=lines[-1]) if lines else _("nothing")
-            report.append(_("rank {rank} {state}; it said {last}").format(rank=rank, state=state, last=last))
+            last_output = _("last: {last_line}").format(last_line=lines[-1]) if lines else _("nothing")
+            report.append(
+                _("rank {rank} {state}; it said {last}").format(rank=rank, state=state, last=last_output)
+            )
         return report
 
     def end(self) -> None:
-        """End all processes that still run."""
+        """Terminate all processes that are still running."""
         processes.end_all(self.agents, self.mark)
 
     def show_output(
         self, say: Callable[[str], None], *, failed: bool
     ) -> tuple[dict[int, list[str]], RankError | None]:
-        """Print the output and the error of each attempt; return the lines by rank and the last error."""
+        """Print each attempt's output and error; return the lines by rank, and the last attempt's error."""
         output, error = self.output, None
         output.read(to_end=True)
         codes = exits(self.logs, output.per_node)
         lines: dict[int, list[str]] = {rank: [] for rank in output.ranks}
         for attempt in range(output.attempts):
-            again = attempt < output.attempts - 1
-            by_rank = [output.lines(rank, attempt, failed=failed or again) for rank in lines]
+            restarted = attempt < output.attempts - 1
+            by_rank = [output.lines(rank, attempt, failed=failed or restarted) for rank in lines]
             for rank, of_attempt in enumerate(by_rank):
                 lines[rank] += of_attempt
             for line in group(by_rank):
                 say(line)
-            error = output.error(attempt, codes.get(attempt, {})) if failed or again else None
+            error = output.error(attempt, codes.get(attempt, {})) if failed or restarted else None
             if error:
                 self._show_error(say, error)
-            elif failed and not again:
+            elif failed and not restarted:
                 say(_("torchrun itself stopped: {last_line}").format(last_line=_last_line(self.logs)))
-            if again:
+            if restarted:
                 say(_("torchrun started all ranks again: attempt {attempt}.").format(attempt=attempt + 2))
         return lines, error
 
     def _show_error(self, say: Callable[[str], None], error: RankError) -> None:
+        """Print an error with its traceback, and what became of the other ranks."""
         say(str(error))
         for line in error.trace:
             say(f"    {line}")
@@ -266,6 +274,7 @@ class _Launch:
 
 
 def _last_line(logs: Sequence[Path]) -> str:
+    """Return the last line that is not empty in torchrun's logs."""
     texts = [log.read_text(encoding="utf-8", errors="replace").split("\n") for log in logs]
     lines = [line.strip() for text in texts for line in text if line.strip()]
     return lines[-1] if lines else _("it said nothing.")
