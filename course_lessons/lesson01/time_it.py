@@ -45,24 +45,24 @@ class _FakeDevice:
         return self.now
 
 
-def _case(jobs, first, queued, repeats):
+def _make_case(jobs, first, queued, repeats):
     device = _FakeDevice(jobs, first, queued)
     return device.launch, device.synchronize, device.clock, repeats
 
 
-def _cases():
+def _make_cases():
     return [
-        _case([2e-3, 3e-3, 2.5e-3, 40e-3, 2.2e-3], 0.3, 0.0, 5),
-        _case([3e-3, 4e-3], 0.05, 2.0, 1),
-        _case([7e-3, 6e-3, 6.5e-3, 7.5e-3, 90e-3], 0.1, 0.5, 4),
+        _make_case([2e-3, 3e-3, 2.5e-3, 40e-3, 2.2e-3], 0.3, 0.0, 5),
+        _make_case([3e-3, 4e-3], 0.05, 2.0, 1),
+        _make_case([7e-3, 6e-3, 6.5e-3, 7.5e-3, 90e-3], 0.1, 0.5, 4),
     ]
 
 
-def _draw(random):
-    jobs = [random.uniform(1e-3, 5e-3) for _ in range(random.randrange(9, 13))]
-    jobs[random.randrange(9)] = 0.04
-    first, queued = random.uniform(0.05, 0.3), random.choice((0.0, 0.7))
-    return _case(jobs, first, queued, random.randrange(2, 7))
+def _random_case(rng):
+    jobs = [rng.uniform(1e-3, 5e-3) for _ in range(rng.randrange(9, 13))]
+    jobs[rng.randrange(9)] = 0.04
+    first, queued = rng.uniform(0.05, 0.3), rng.choice((0.0, 0.7))
+    return _make_case(jobs, first, queued, rng.randrange(2, 7))
 
 
 _MEDIAN = "statistics.median(times)"
@@ -117,11 +117,11 @@ print(statistics.median([3.0, 2.5, 9.0]))  # 3.0, one slow visit doesn't matter
     reference=time_it,
     check_answer=ComparesToReference(
         time_it,
-        _cases,
+        _make_cases,
         _MISTAKES,
         read=Judge.number,
         look=lambda seconds, launch, *_: (seconds, launch.__self__.launches),
-        draw=_draw,
+        draw=_random_case,
         situation=lambda launch, synchronize, clock, repeats: f"repeats={repeats}",
         shown=lambda seen: _("{first_seen:.4g} ms, {second_seen} launches").format(
             first_seen=seen[0] * 1e3, second_seen=seen[1]

@@ -23,7 +23,7 @@ def normaliser(mean, std):
     return Normaliser()
 
 
-def _cases():
+def _make_cases():
     """Yield means, standard deviations and images, some of which fit along a wrong dimension too."""
     random = torch.Generator().manual_seed(2)
     for mean, std, shape in (
@@ -34,9 +34,9 @@ def _cases():
         yield mean, std, torch.rand(shape, generator=random)
 
 
-def _check_normaliser(answer, judge):
+def _check_answer(answer, judge):
     device = second()
-    for mean, std, images in _cases():
+    for mean, std, images in _make_cases():
         module = judge.is_a(answer(mean, std), nn.Module, _("a module"))
         right = normaliser(mean, std)(images)
         before = images.clone()
@@ -51,7 +51,7 @@ def _check_normaliser(answer, judge):
                 seen=_("parameters: {trained}").format(trained=trained),
                 expected=_("none that is trained"),
             )
-        used = _numbers_used(module, images, right)
+        used = _count_numbers_used(module, images, right)
         module, images = module.to(device), images.to(device)
         with count_copies() as counted:
             got = run_once(module, images, "stays", judge)
@@ -75,7 +75,7 @@ def _check_normaliser(answer, judge):
             judge.no("not-saved", seen=f"state_dict(): {list(module.state_dict())}")
 
 
-def _numbers_used(module, images, right):
+def _count_numbers_used(module, images, right):
     """Count the numbers in buffers and parameters that change the result when they change."""
     used = 0
     for name, buffer in [*module.named_buffers(), *module.named_parameters()]:
@@ -110,7 +110,7 @@ print([name for name, _ in layer.named_parameters()])  # weight and bias only
 ```""",
     ),
     reference=normaliser,
-    check_answer=_check_normaliser,
+    check_answer=_check_answer,
     why="BatchNorm keeps its running statistics as buffers, for the same reason. A model that carries its "
     "normalisation cannot be served with another one by mistake.",
     diagnoses={

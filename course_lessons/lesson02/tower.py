@@ -26,7 +26,7 @@ def tower(sizes):
     return Tower()
 
 
-def _check_tower(answer, judge):
+def _check_answer(answer, judge):
     device = second()
     torch.manual_seed(3)
     for sizes in ([5, 4, 3], [7, 2], [6, 5, 4, 3], [4, 4, 4, 4]):
@@ -100,7 +100,7 @@ print([name for name, _ in Heads().named_parameters()])  # only those of known
 ```""",
     ),
     reference=tower,
-    check_answer=_check_tower,
+    check_answer=_check_answer,
     why="What a module doesn't know, it can't move, train or save, and on a CPU you may get no error "
     "at all, because the network runs and the layers in the list just never learn. "
     "`len(list(model.parameters()))` shows you the fault in one line.",

@@ -41,13 +41,13 @@ MISTAKES = known_mistakes_of(
 )
 
 
-def _device():
+def _device_for_steps():
     """Return where the steps run: the simulated device, or the CPU where there is none."""
     device = second()
     return torch.device("cpu") if device.type == "meta" else device
 
 
-def _cases():
+def _make_cases():
     """Return models that hold gradients of an earlier step, each with optimiser, batch and device."""
     cases = []
     for seed, n in enumerate((5, 16)):
@@ -57,7 +57,7 @@ def _cases():
         optimizer.steps = 0
         optimizer.register_step_pre_hook(_count_step)
         model(torch.randn(9, 6)).square().mean().backward()
-        cases.append((model, optimizer, torch.randn(n, 6), torch.arange(n) % 3, _device()))
+        cases.append((model, optimizer, torch.randn(n, 6), torch.arange(n) % 3, _device_for_steps()))
     return cases
 
 
@@ -65,23 +65,23 @@ def _count_step(optimizer, *_):
     optimizer.steps += 1
 
 
-def _look(logits, model, optimizer, *_):
+def _compared_value(logits, model, optimizer, *_):
     weights = [p.detach().cpu() for p in model.parameters()]
     return {"steps": optimizer.steps, "weights": weights, "logits": logits}
 
 
 _STEPS = ComparesToReference(
     _on_cpu(train_step),
-    _cases,
+    _make_cases,
     {name: _on_cpu(mistake) for name, mistake in MISTAKES.items()},
-    look=_look,
+    look=_compared_value,
     alike=nearly(1e-4, 1e-4),
     situation=lambda model, optimizer, images, *__: _("a batch of {n_images}").format(n_images=len(images)),
 )
 
 
-def _check_train_step(answer, judge):
-    model, optimizer, *__, device = _cases()[0]
+def _check_answer(answer, judge):
+    model, optimizer, *__, device = _make_cases()[0]
     for n in (5, 16):
         images, labels = torch.randn(n, 6), torch.arange(n) % 3
         right = copy.deepcopy(model).cpu()(images).detach().numpy()
@@ -133,7 +133,7 @@ print(curve.requires_grad, curve.detach().requires_grad)  # True False
 ```""",
     ),
     reference=train_step,
-    check_answer=_check_train_step,
+    check_answer=_check_answer,
     why="The model, the images and the labels each go to the device once, and only the result comes "
     "back. The optimiser needed no change, because the parameters that it holds are the very ones "
     "that moved.",

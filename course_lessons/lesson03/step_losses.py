@@ -37,24 +37,24 @@ _GIVES = known_mistakes_of(
 _SIZES = ((5, 3, 2, 2), (4,) * 9, (6, 2, 3))
 
 
-def _case(i):
+def _make_case(i):
     """Return a model in train mode, batches and an optimiser."""
     model = small_model()
     return model, made_batches(_SIZES[i], seed=i + 1), sgd(model)
 
 
-_WEIGHTS = weights_after(step_losses, _case, len(_SIZES), _LEARNS)
+_WEIGHTS = weights_after(step_losses, _make_case, len(_SIZES), _LEARNS)
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
     judge.is_a(got, (list, tuple), _("a list of Python floats"))
     return [judge.is_a(value, float, _("a Python float")) for value in got]
 
 
-_LOSSES = over(step_losses, _case, len(_SIZES), _GIVES, read=_read)
+_LOSSES = over(step_losses, _make_case, len(_SIZES), _GIVES, read=_validated_result)
 
 
-def _check_step_losses(answer, judge):
+def _check_answer(answer, judge):
     _WEIGHTS(keeps(answer, judge, 1), judge)
     _LOSSES(answer, judge)
     device = torch.device("cpu") if simgpu.unavailable_reason() else simgpu.first()
@@ -104,7 +104,7 @@ print(largest.item())  # 6.0, the only read
 ```""",
     ),
     reference=step_losses,
-    check_answer=_check_step_losses,
+    check_answer=_check_answer,
     why="If the batches are on the device already, Python waits only at the end of this loop, so it "
     "can send the next step while the device is still at work. The same trick works for accuracy, "
     "gradient norms and everything else that you plot.",

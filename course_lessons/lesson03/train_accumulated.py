@@ -47,19 +47,19 @@ _SIZES = (
 )
 
 
-def _case(i):
+def _make_case(i):
     sizes, k = _SIZES[i]
     model = small_model(norm=False)
     return model, made_batches(sizes, seed=i + 1), sgd(model), k
 
 
-_WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _MISTAKES)
+_WEIGHTS = weights_after(train_accumulated, _make_case, len(_SIZES), _MISTAKES)
 
 
-def _check_train_accumulated(answer, judge):
-    for model, batches, optimizer, k in map(_case, range(len(_SIZES))):
+def _check_answer(answer, judge):
+    for model, batches, optimizer, k in map(_make_case, range(len(_SIZES))):
         largest = max(len(y) for _, y in batches)
-        graphs = _Graphs(model)
+        graphs = _GraphCounter(model)
         answer(model, batches, optimizer, k)
         if graphs.largest > largest:
             seen = _("a batch of {largest} went through the model").format(largest=graphs.largest)
@@ -73,7 +73,7 @@ def _check_train_accumulated(answer, judge):
     _WEIGHTS(answer, judge)
 
 
-class _Graphs:
+class _GraphCounter:
     """The largest batch, and the most forward passes with a graph before a backward pass."""
 
     def __init__(self, model):
@@ -120,7 +120,7 @@ print(sum(piece.mean() for piece in rows.split(2)) / 3)  # 4.67
 ```""",
     ),
     reference=train_accumulated,
-    check_answer=_check_train_accumulated,
+    check_answer=_check_answer,
     why="Many loops divide by k and drop the tail. Nothing fails then, but the small last batch "
     "counts too much, and the last digits of each epoch are never learned from.",
     diagnoses={

@@ -37,17 +37,17 @@ _GIVES = known_mistakes_of(train_epoch, {"ragged-mean": _MEAN_OF_MEANS})
 _SIZES = ((4, 4, 3), (5, 2), (3, 3, 3, 2), (2, 6), (4, 4))
 
 
-def _case(i):
+def _make_case(i):
     """A model, batches and an optimiser. The first models come in eval mode, the others in train mode."""
     model = small_model().train(i > 2)
     return model, made_batches(_SIZES[i], seed=i + 1), sgd(model)
 
 
-_WEIGHTS = weights_after(train_epoch, _case, len(_SIZES), _LEARNS)
-_MEAN = over(train_epoch, _case, len(_SIZES), _GIVES, read=python_float)
+_WEIGHTS = weights_after(train_epoch, _make_case, len(_SIZES), _LEARNS)
+_MEAN = over(train_epoch, _make_case, len(_SIZES), _GIVES, read=python_float)
 
 
-def _check_train_epoch(answer, judge):
+def _check_answer(answer, judge):
     _WEIGHTS(answer, judge)
     _MEAN(answer, judge)
 
@@ -80,7 +80,7 @@ print((5.0 * 3 + 9.0 * 1) / (3 + 1))  # 6, if 3 people paid 5 and one paid 9
 ```""",
     ),
     reference=train_epoch,
-    check_answer=_check_train_epoch,
+    check_answer=_check_answer,
     why="None of the three faults raises an error, and the loss still falls, only to a worse place, "
     "while the number that you print isn't what you think it is. That's why you should check a "
     "training loop by what it does.",

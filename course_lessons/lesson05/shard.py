@@ -20,7 +20,7 @@ def shard(n, rank, world_size, epoch, seed):
     return padded[rank::world_size]
 
 
-def _check(answer, judge):
+def _check_answer(answer, judge):
     def rows_of(n, rank, ranks, epoch, seed):
         torch.manual_seed(1000 + rank)  # each rank's global generator has a state of its own
         with judge.own_generator():
@@ -100,7 +100,7 @@ for helper in range(3):
 ```""",
     ),
     reference=shard,
-    check_answer=_check,
+    check_answer=_check_answer,
     why="`DistributedSampler` does the same, and it learns the epoch from `set_epoch`. Equal shares matter, "
     "because a rank with one batch more would wait for ever in a collective call that no other rank makes.",
     diagnoses={

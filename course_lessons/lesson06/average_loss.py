@@ -31,17 +31,17 @@ class _Evaluation:
         self.alive = {what: Alive() for what in ("saved activations", "batches", "outputs")}
         self.held = []
         self.graphs = self.trained = 0
-        hook = self.model.register_forward_hook(lambda _, args, out: self._note(out))
-        with torch.autograd.graph.saved_tensors_hooks(self._saved, lambda kept: kept):
+        hook = self.model.register_forward_hook(lambda _, args, out: self._record_output(out))
+        with torch.autograd.graph.saved_tensors_hooks(self._record_saved_tensor, lambda kept: kept):
             self.result = answer(self.model, self._batches(), F.cross_entropy)
         hook.remove()
 
-    def _note(self, output):
+    def _record_output(self, output):
         self.alive["outputs"].add(output)
         self.graphs += output.requires_grad
         self.trained += self.model.training
 
-    def _saved(self, tensor):
+    def _record_saved_tensor(self, tensor):
         kept = tensor.detach().clone()
         self.alive["saved activations"].add(kept)
         return kept
@@ -56,7 +56,7 @@ class _Evaluation:
 
 
 @one_thread()
-def _check(answer, judge):
+def _check_answer(answer, judge):
     for on, sizes in (
         (True, (8, 8, 8, 8, 8, 8, 8, 3)),
         (True, (5, 9, 2, 7, 4)),
@@ -127,7 +127,7 @@ print(negative / rows)  # the share among all 8 rows
 ```""",
     ),
     reference=average_loss,
-    check_answer=_check,
+    check_answer=_check_answer,
     why="A leak of this kind does not show in the first batches. The evaluation runs out of memory in its "
     "middle, where the batch is no larger than before.",
     diagnoses={

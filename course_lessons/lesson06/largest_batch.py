@@ -47,7 +47,7 @@ _SEARCHES = (  # the largest batch that fits, start, limit
 
 
 @quick_collection()
-def _check(answer, judge):
+def _check_answer(answer, judge):
     for search in _SEARCHES:
         _check_search(answer, judge, *search)
     card = Card(11)
@@ -136,7 +136,7 @@ print(low)  # 8
 ```""",
     ),
     reference=largest_batch,
-    check_answer=_check,
+    check_answer=_check_answer,
     why="An error holds its traceback, the traceback its frames, and the frames their tensors. A search "
     "that tries again while it holds the error fails at batches that would fit.",
     diagnoses={

@@ -28,7 +28,7 @@ def event_seconds(work, device, repeats):
     return start.elapsed_time(end) / 1000 / repeats
 
 
-def _check(answer, judge):
+def _check_answer(answer, judge):
     if simgpu.unavailable_reason():
         print(_("Judged on the CPU alone: the simulated device, which has events, is not there."))
     else:
@@ -109,7 +109,7 @@ print(f"{each:.4f} milliseconds for each row")
 ```""",
     ),
     reference=event_seconds,
-    check_answer=_check,
+    check_answer=_check_answer,
     why="The device itself notes when it passes a mark, so the host needn't wait between two calls. As long "
     "as there's work in the queue, whatever the host does meanwhile is hidden, but once the queue is empty "
     "the device waits, and that counts too.",

@@ -25,7 +25,7 @@ def _judge_small(small, judge):
     judge_waits(small, judge, few=1, diagnosis="each-step")
 
 
-def _judge_a(got, judge):
+def _judge_work(got, judge):
     if got.seconds > limit("a"):
         judge.no(**times("a", got))
 
@@ -42,7 +42,7 @@ EXERCISE = mend(
     reference=mend_a,
     known_mistakes=A_MISTAKES,
     judge_small=_judge_small,
-    judge_work=_judge_a,
+    judge_work=_judge_work,
     title="Loop a",
     level=2,
     minutes=10,

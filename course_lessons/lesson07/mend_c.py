@@ -23,7 +23,7 @@ def mend_c(model, make_loader, epochs, optimizer, device):
     return torch.stack(losses).tolist()
 
 
-def _judge_c(got, judge):
+def _judge_work(got, judge):
     if got.seconds <= limit("c"):
         judge_waits(got, judge)
         return
@@ -45,7 +45,7 @@ EXERCISE = mend(
     "c",
     reference=mend_c,
     known_mistakes={},
-    judge_work=_judge_c,
+    judge_work=_judge_work,
     title="Loop c",
     level=2,
     minutes=10,

@@ -31,7 +31,7 @@ def _judge_small(small, judge):
     judge_waits(small, judge, own=scaled)  # a GradScaler asks once a step
 
 
-def _judge_e(got, judge):
+def _judge_work(got, judge):
     products = [s for s in got.timeline.spans if s.kind == "kernel" and s.flops > 4e8]
     slow = sum(s.flops for s in products if s.flops < _FLOAT32 * s.seconds)
     share = slow / max(1, sum(s.flops for s in products))
@@ -57,7 +57,7 @@ EXERCISE = mend(
     reference=mend_e,
     known_mistakes=E_MISTAKES,
     judge_small=_judge_small,
-    judge_work=_judge_e,
+    judge_work=_judge_work,
     title="Loop e",
     level=2,
     minutes=8,

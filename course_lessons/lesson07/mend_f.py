@@ -31,7 +31,7 @@ def _judge_small(small, judge):
     judge_waits(small, judge, few=2)
 
 
-def _judge_f(got, judge):
+def _judge_work(got, judge):
     each = got.step_bytes
     if got.seconds <= limit("f") and len(each) > 2 and each[-1] - each[1] > loops.ROWS_F:
         judge.no(
@@ -68,7 +68,7 @@ EXERCISE = mend(
     reference=mend_f,
     known_mistakes=F_MISTAKES,
     judge_small=_judge_small,
-    judge_work=_judge_f,
+    judge_work=_judge_work,
     title="Loop f",
     level=3,
     minutes=12,

@@ -36,7 +36,7 @@ class _Shares(OrValueError):
             judge.no(seen=_("ValueError without a word"), expected=_("what is wrong"))
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
     if isinstance(got, BaseException):
         judge.no("returned", seen=_("{got!r} returned").format(got=got), expected=_("ValueError raised"))
     return judge.number(got)
@@ -88,7 +88,7 @@ print(charge_left(30, 40))  # 0.25
         mfu,
         _CASES,
         known_mistakes_of(mfu, _MISTAKES),
-        read=_read,
+        read=_validated_result,
         situation=lambda flops, time, peak: _(
             "{flops:.3g} FLOP in {time:g} s, peak {peak:.3g} FLOP/s"
         ).format(flops=flops, time=time, peak=peak),

@@ -30,7 +30,7 @@ _VALUES = (
 )
 
 
-def _check_as_numpy(answer, judge):
+def _check_answer(answer, judge):
     with other_device() as other:
         for device in ("cpu",) if other.type == "meta" else ("cpu", other):
             for values, dtype in _VALUES:
@@ -97,7 +97,7 @@ print(mean_of(torch.tensor([0.5, 1.5])))  # 1 in float32
 ```""",
     ),
     reference=as_numpy,
-    check_answer=_check_as_numpy,
+    check_answer=_check_answer,
     why="If you call `.float()` on every tensor, labels become floats and double precision becomes single, "
     "without a word. Each call also waits for the device and copies, so keep it out of the training loop.",
     diagnoses={

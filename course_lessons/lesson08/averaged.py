@@ -88,7 +88,7 @@ _MISTAKES = {
 }
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
     for value in judge.is_a(got, Mapping, _("a dict of tensors")).values():
         judge.is_a(value, Tensor, _("a tensor in each place"))
     return dict(got)
@@ -129,7 +129,7 @@ print(smooth)  # 3.71
         averaged,
         lambda: ((_LiveStates(dtype, values), decay) for dtype, values, decay in _CASES),
         known_mistakes_of(averaged, _MISTAKES),
-        read=_read,
+        read=_validated_result,
         look=lambda got, states, decay: {
             "live tensors changed": states.changed,
             **{name: (value.dtype, value) for name, value in got.items()},

@@ -44,7 +44,7 @@ def peak_of(blocks, chosen):
     return most
 
 
-def _draw(rng):
+def _random_case(rng):
     sizes = range(rng.randint(2, 5))
     blocks = [(rng.randint(1, 9), rng.randint(5, 40), float(rng.choice((1, 2, 3, 5, 8)))) for _ in sizes]
     chosen = {number for number in sizes if rng.random() < 0.5}
@@ -66,7 +66,7 @@ _MISTAKES = {
 }
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
     if got is None:
         return None
     if not isinstance(got, (set, frozenset)):
@@ -74,7 +74,7 @@ def _read(judge, got):
     return {judge.is_a(plain(number), int, _("whole block numbers")) for number in got}
 
 
-def _look(got, blocks, budget):
+def _compared_value(got, blocks, budget):
     """Return what a choice is where it is not right, its seconds or else its MB, and the choice in words."""
     if got is None:
         return None
@@ -135,9 +135,9 @@ print(most)  # 18, at the last stop
         choose_checkpoints,
         lambda: [(list(blocks), budget) for blocks, budget in _CASES],
         known_mistakes_of(choose_checkpoints, _MISTAKES),
-        draw=_draw,
-        read=_read,
-        look=_look,
+        draw=_random_case,
+        read=_validated_result,
+        look=_compared_value,
         alike=lambda got, right: got == right or near(got[:2], right[:2]),
         otherwise=lambda got, *_: got[0] if got else "wrong-value",
         situation=lambda blocks, budget: _("{budget} MB, blocks {blocks}").format(

@@ -74,13 +74,13 @@ class _Machine:
         return model()
 
 
-def _case(names, *seeds):
+def _make_case(names, *seeds):
     machine = _Machine()
     formats = {name: getattr(torch, name) for name in names}
     return formats, seeds, machine.train, machine.accuracy, machine
 
 
-def _look(table, formats, seeds, train, accuracy, machine):
+def _compared_value(table, formats, seeds, train, accuracy, machine):
     used = {name: machine.seeds[dtype] for name, dtype in formats.items()}
     return {
         "trainings, seeds left out": {n: (len(u), {*seeds} - {*u}) for n, u in used.items()},
@@ -136,13 +136,13 @@ print(seconds, y.sum())  # the sum isn't timed
     check_answer=ComparesToReference(
         compare,
         lambda: [
-            _case(("float32", "float16"), 1, 2, 3),
-            _case(("bfloat16", "float32"), 5, 3, 4, 2, 1),
-            _case(("float16",), 4, 2, 0, 1),  # an even number has no middle one
+            _make_case(("float32", "float16"), 1, 2, 3),
+            _make_case(("bfloat16", "float32"), 5, 3, 4, 2, 1),
+            _make_case(("float16",), 4, 2, 0, 1),  # an even number has no middle one
         ],
         known_mistakes_of(compare, _MISTAKES),
         read=lambda judge, got: judge.is_a(got, dict, _("a dict of tuples")),
-        look=_look,
+        look=_compared_value,
         situation=lambda formats, seeds, *__: _("seeds {seeds}").format(seeds=list(seeds)),
     ),
     why="A comparison is fair if every format gets the same seeds and a warm-up, if you wait before each "

@@ -47,7 +47,7 @@ class _Work:
         return self.result
 
 
-def _cases():
+def _make_cases():
     for devices in (["hpu", "cpu"], ["cpu"], *([name, "cpu"] for name in _REFUSALS)):
         yield _Work(), devices
     for result in (None, 0, [], False):
@@ -58,7 +58,7 @@ def _cases():
         yield _Work(), devices
 
 
-def _run(function, work, devices):
+def _run_case(function, work, devices):
     """Return the pair that a call gives, or what came out of it in words."""
     try:
         return tuple(Judge().is_a(function(work, devices), (tuple, list), _("a pair: device, result")))
@@ -73,7 +73,7 @@ def _run(function, work, devices):
         return {"RuntimeError with the names and reasons of": named}
 
 
-def _situation(work, devices):
+def _describe_case(work, devices):
     does = (
         _("raises {bug!r}").format(bug=work.bug)
         if work.bug
@@ -134,12 +134,12 @@ except RuntimeError as error:
     reference=first_that_runs,
     check_answer=ComparesToReference(
         first_that_runs,
-        _cases,
+        _make_cases,
         known_mistakes_of(first_that_runs, _MISTAKES),
-        run=_run,
+        run=_run_case,
         look=lambda got, work, devices: {"outcome": got, "tried": work.tried},
         alike=same,
-        situation=_situation,
+        situation=_describe_case,
     ),
     why="A fallback that swallows every error turns a typo in your GPU code into a program that runs on the "
     "CPU, slowly, and nobody knows why. Say which device was taken, and keep the reasons.",

@@ -38,7 +38,7 @@ class _Encoding:
             self.right = [self.encoder(x) for x in self._batches]
         self.given, self.inner, self.outputs = Alive(), Alive(), Alive()
         self._made = {}  # the storages made during the call, with their bytes
-        self.encoder.register_forward_hook(self._note)
+        self.encoder.register_forward_hook(self._record_output)
         self.encoder[1].register_forward_hook(lambda _, args, out: self.inner.add(out))
         self.trained, self.asked = False, 0
 
@@ -48,7 +48,7 @@ class _Encoding:
             storage = tensor.untyped_storage()
             self._made[storage._cdata] = weakref.ref(storage), storage.nbytes()
 
-    def _note(self, module, args, output):
+    def _record_output(self, module, args, output):
         self.outputs.add(output)
         self.trained |= module.training
 
@@ -70,7 +70,7 @@ class _Encoding:
 
 
 @one_thread()
-def _check_first_tokens(answer, judge):
+def _check_answer(answer, judge):
     for sizes, dtype in (
         ([(4, 9)] * 16, torch.float32),
         ([(5, 7), (2, 12), (3, 6), *[(1, 40)] * 14], torch.float64),
@@ -127,7 +127,7 @@ del big  # the four million bytes stay, because edge looks into them
 ```""",
     ),
     reference=first_tokens,
-    check_answer=_check_first_tokens,
+    check_answer=_check_answer,
     why="With 512 tokens a row, a list of views holds 512 times what you see in it. The same trap waits in "
     "`x[0]` kept as an example, and in `.cpu()` on a machine without a GPU, where it copies nothing.",
     diagnoses={

@@ -74,7 +74,7 @@ _LINES = ComparesToReference(
 )
 
 
-def _check_gpu_list(answer, judge):
+def _check_answer(answer, judge):
     _LINES(answer, judge)
     try:
         got = answer(Cuda())
@@ -122,7 +122,7 @@ print(lines)  # ['1. weights.pt: 4.77 MiB', '2. log.txt: 0.38 MiB']
 ```""",
     ),
     reference=gpu_list,
-    check_answer=_check_gpu_list,
+    check_answer=_check_answer,
     why="A laptop without a GPU never runs the code behind `if torch.cuda.is_available()`, so it can't test "
     "it. If a function takes `cuda` as an argument, as this one does, you can hand it a stand-in and test it "
     "anywhere.",

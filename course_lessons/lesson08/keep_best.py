@@ -50,24 +50,24 @@ class _Training:
         return self.scores[min(max(self.trained, 1), len(self.scores)) - 1]
 
 
-def _epochs(tensors):
+def _epochs_in(tensors):
     return sorted({value for t in tensors for value in t.detach().flatten().tolist()})
 
 
-def _look(got, model, train_epoch, *_):
+def _compared_value(got, model, train_epoch, *_):
     training = train_epoch.__self__
     last_is_best = training.scores.index(max(training.scores)) + 1 == training.trained
     return {
         "score": got,
-        "weights of epoch": _epochs(model.parameters()),
-        "running statistics of epoch": _epochs(model.buffers()),
+        "weights of epoch": _epochs_in(model.parameters()),
+        "running statistics of epoch": _epochs_in(model.buffers()),
         "scored after epochs": training.scored_after,
         "weights written back": last_is_best or training.written != training.versions(),
         "epochs trained": training.trained,
     }
 
 
-def _cases():
+def _make_cases():
     for scores in (
         [0.2, 0.9, 0.7, 0.8],
         [-3.0, -1.0, -2.0],
@@ -127,10 +127,10 @@ print(layer.weight)  # the old weight
     reference=keep_best,
     check_answer=ComparesToReference(
         keep_best,
-        _cases,
+        _make_cases,
         known_mistakes_of(keep_best, _MISTAKES),
         read=Judge.number,
-        look=_look,
+        look=_compared_value,
         alike=same,
         situation=lambda model, train_epoch, *__: _("scores {scores}").format(
             scores=train_epoch.__self__.scores

@@ -51,7 +51,7 @@ _RESULTS = {
 """Each result's diagnosis."""
 
 
-def _check_leaving(answer, judge):
+def _check_answer(answer, judge):
     given = judge.listed(answer, _("six names of dtypes"))
     names = [str(name).removeprefix("torch.") for name in given]
     right = traced_dtypes()
@@ -106,7 +106,7 @@ print(a.dtype)  # torch.float32
 ```""",
     ),
     reference=leaving,
-    check_answer=_check_leaving,
+    check_answer=_check_answer,
     why="The second is the surprise that costs memory: a residual stream that begins in float32 stays in "
     "float32, whatever its blocks compute in. It is one reason why autocast does not halve the activations.",
     diagnoses={

@@ -55,7 +55,7 @@ _MODULES = (
 )
 
 
-def _cases():
+def _make_cases():
     names = {name: torch.empty(1, device=name) for name in ("cpu", "meta")}
     for text in _MODULES:
         for name in names:
@@ -64,7 +64,7 @@ def _cases():
             yield module, torch.device(name)
 
 
-def _look(got, module, device):
+def _compared_value(got, module, device):
     return {"names": got, "left behind after the call": left_behind(module, device)}
 
 
@@ -77,15 +77,15 @@ MISTAKES = {
 }
 _NAMES = ComparesToReference(
     left_behind,
-    _cases,
+    _make_cases,
     known_mistakes_of(left_behind, MISTAKES),
     read=lambda judge, got: list(judge.is_a(got, (list, tuple), _("a list of names"))),
-    look=_look,
+    look=_compared_value,
     situation=lambda module, device: _("device {device} and {text}").format(device=device, text=module.text),
 )
 
 
-def _check_left_behind(answer, judge):
+def _check_answer(answer, judge):
     _NAMES(answer, judge)
     if simgpu.unavailable_reason():
         return  # there is no second device of one type to be had
@@ -131,7 +131,7 @@ print(total([1, (2, [0.5]), "text"]))  # 3.5
 ```""",
     ),
     reference=left_behind,
-    check_answer=_check_left_behind,
+    check_answer=_check_answer,
     why="`.to()` moves only what is registered, so a tensor in a plain attribute stays where it was. Each "
     "name of that kind in your list shows you a place where a `register_buffer` or a `ModuleList` is "
     "missing.",

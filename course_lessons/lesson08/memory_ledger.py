@@ -39,7 +39,7 @@ def ledger():
     return tuple(totals)
 
 
-def _check_memory_ledger(answer, judge):
+def _check_answer(answer, judge):
     given = judge.listed(answer, _("a list of nine numbers"))
     judge.expect("numbers", len(given), len(LEDGER))
     if None in given:
@@ -92,7 +92,7 @@ del y  # 2 MiB: z still looks into it
 ```""",
     ),
     reference=memory_ledger,
-    check_answer=_check_memory_ledger,
+    check_answer=_check_answer,
     why="Memory belongs to storages, and a tensor is a way to look at one. So half a tensor holds the whole, "
     "`del` frees only what has no other owner, and an expanded tensor costs nothing until an operation "
     "writes it out.",

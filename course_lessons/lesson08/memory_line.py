@@ -61,14 +61,14 @@ class _Meter:
         return step
 
 
-def _case(batches, fixed, per_sample):
+def _make_case(batches, fixed, per_sample):
     meter = _Meter(fixed, per_sample)
     return meter.make_step, batches, meter
 
 
-def _draw(rng):
+def _random_case(rng):
     batches = rng.sample(range(8, 400), rng.randint(3, 5))
-    return _case(batches, rng.randint(1000, 90_000), rng.randint(5, 90))
+    return _make_case(batches, rng.randint(1000, 90_000), rng.randint(5, 90))
 
 
 _RESET = "meter.reset_peak_memory_stats()"
@@ -90,12 +90,12 @@ MISTAKES = {
 }
 _LINES = ComparesToReference(
     memory_line,
-    lambda: [_case([400, 101, 1600], 900_000, 3)],
+    lambda: [_make_case([400, 101, 1600], 900_000, 3)],
     known_mistakes_of(memory_line, MISTAKES),
     read=lambda judge, got: [
         judge.number(n) for n in judge.listed(got, _("a pair: fixed bytes, bytes a sample"))
     ],
-    draw=_draw,
+    draw=_random_case,
     alike=nearly(1e-6, 1e-6),
     situation=lambda make_step, batches, meter: _("batches {batches}").format(batches=batches),
 )

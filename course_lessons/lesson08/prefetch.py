@@ -79,7 +79,7 @@ class _Loop(threading.Thread):
 _CASES = (([1, 2, 3, 4, 5], 2), ([], 2), ([1, 2], 4), ([7, 0, 8], 2), ([[], None, 8], 1))
 
 
-def _check_prefetch(answer, judge):
+def _check_answer(answer, judge):
     for batches, bound in _CASES:
         loop = _Loop(answer, _Source(batches), bound, judge)
         judge.expect(_("batches with a bound of {bound}").format(bound=bound), loop.got, batches)
@@ -142,7 +142,7 @@ with ThreadPoolExecutor(max_workers=1) as pool:
 ```""",
     ),
     reference=prefetch,
-    check_answer=_check_prefetch,
+    check_answer=_check_answer,
     why="A `DataLoader` with workers keeps the same four promises, with processes in the place of a thread "
     "and `prefetch_factor` in the place of the bound. A thread is enough where loading lets go of Python's "
     "lock: reading files, decoding images, copying to the device.",

@@ -26,7 +26,7 @@ _NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 _HALVES = [{n: "1" for n in some} for k in (2, 1) for some in itertools.combinations(_NAMES, k)]
 
 
-def _draw(rng):
+def _random_case(rng):
     """Return the environment of one of several processes, in any order."""
     world = rng.randrange(2, 40)
     local = rng.randrange(world)
@@ -34,7 +34,7 @@ def _draw(rng):
     return ({name: str(values[name]) for name in rng.sample(_NAMES, 3)},)
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
     judge.is_a(got, (tuple, list), _("three numbers, in a tuple"))
     if any(isinstance(number, str) for number in got):
         judge.no("strings", seen=got, expected=_("whole numbers"))
@@ -48,16 +48,16 @@ _STARTED = ComparesToReference(
         ({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"},),
     ],
     known_mistakes_of(rank_of, {"local-is-rank": {'"RANK", "LOCAL_RANK"': '"RANK", "RANK"'}}),
-    read=_read,
-    draw=_draw,
+    read=_validated_result,
+    draw=_random_case,
     alike=operator.eq,
 )
 
 
-def _check_rank_of(answer, judge):
+def _check_answer(answer, judge):
     for environment in ({}, {"PATH": "/usr/bin", "MASTER_PORT": "29500"}):
         try:
-            got = _read(judge, answer(environment))
+            got = _validated_result(judge, answer(environment))
         except Raised as raised:
             if not isinstance(raised.error, (KeyError, TypeError, ValueError)):
                 raise
@@ -129,7 +129,7 @@ print(area({"width": "8", "height": "5"}))  # 40
 ```""",
     ),
     reference=rank_of,
-    check_answer=_check_rank_of,
+    check_answer=_check_answer,
     why="One script now serves a laptop and a cluster. Default values from `environment.get` would do that "
     "too, until a variable is lost: then every process thinks that it's alone, trains on all the data and "
     "writes over the others' checkpoints, without an error.",

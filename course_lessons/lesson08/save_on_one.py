@@ -25,7 +25,7 @@ class _Net(nn.Module):
         self.norm = nn.BatchNorm1d(4)
 
 
-def _program(dist, answer):
+def _run_rank(dist, answer):
     """Return what a rank saved, and the state of its model."""
     saved = []
 
@@ -40,9 +40,9 @@ def _program(dist, answer):
     return saved, model.module.state_dict()
 
 
-def _check_save_on_one(answer, judge):
+def _check_answer(answer, judge):
     for ranks in (2, 1, 4):
-        run = on_ranks(_program, answer, ranks, judge, "hang")
+        run = on_ranks(_run_rank, answer, ranks, judge, "hang")
         saved, right = run.results[0]
         writers = [rank for rank, (states, _) in enumerate(run.results) for _ in states]
         several = "every-rank" if len(set(writers)) > 1 else "wrong-value"
@@ -92,7 +92,7 @@ print(list(average.module.state_dict()))  # ['weight', 'bias']
 `DistributedDataParallel` uses the same name for that attribute.""",
     ),
     reference=save_on_one,
-    check_answer=_check_save_on_one,
+    check_answer=_check_answer,
     why="All replicas are equal, so one copy is enough, and the barrier makes sure that no rank loads the "
     "file or ends the job before it's written. With FSDP no rank has the whole model, so there each rank "
     "saves its own part with `torch.distributed.checkpoint`.",

@@ -35,7 +35,7 @@ def steady_loop(model, batches, optimizer, device):
 _STEPS = 5
 
 
-def _trained(device, loop, *sizes):
+def _run_case(device, loop, *sizes):
     """Return what the loop returns for batches of these sizes, the weights that it leaves, and its waits."""
     torch.manual_seed(sum(sizes))
     model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4)).to(device)
@@ -46,7 +46,7 @@ def _trained(device, loop, *sizes):
     return hits, list(model.parameters()), counters.synchronizations
 
 
-def _in_memory(loop):
+def _memory_use(loop):
     """Return a loop's peak, the bytes by which it grows after its second step, and the blocks freed."""
     held = []
     with memory.temporary_device("2 GB") as device, memory.NoData():
@@ -62,27 +62,27 @@ def _in_memory(loop):
 
 @one_thread()
 @mock.patch("gc.collect", return_value=0)  # counted and left out: it takes long
-def _check_steady_loop(answer, judge, collect):
+def _check_answer(answer, judge, collect):
     problem = simgpu.unavailable_reason()
     with nullcontext(torch.device("cpu")) if problem else memory.temporary_device("1 GB") as device:
         ComparesToReference(
             steady_loop,
             ((60, 60, 20), (9, 7), (30, 4, 8)),
             {},
-            run=functools.partial(_trained, device),
+            run=functools.partial(_run_case, device),
             read=lambda judge, got: (judge.number(got[0]), *got[1:]),
             look=lambda got, *_: got[:2],
             alike=nearly(1e-4),
             situation=lambda *sizes: _("batches of {sizes}").format(sizes=", ".join(map(str, sizes))),
         )(answer, judge)
-        waits, least = (_trained(device, loop, 8, 8, 5)[2] for loop in (answer, steady_loop))
+        waits, least = (_run_case(device, loop, 8, 8, 5)[2] for loop in (answer, steady_loop))
     if problem:
         print(
             _("Judged without the simulated device, so not by its memory. {problem}").format(problem=problem)
         )
         return
     collect.reset_mock()
-    (peak, grown, freed), (usual, *__) = _in_memory(answer), _in_memory(steady_loop)
+    (peak, grown, freed), (usual, *__) = _memory_use(answer), _memory_use(steady_loop)
     if grown > 2**20:
         seen = _("{grown:,} bytes more at step {steps} than at step 2").format(grown=grown, steps=_STEPS)
         judge.no("grows", seen=seen, expected=_("no more from step to step"))
@@ -135,7 +135,7 @@ for turn in range(2):
 Which name in your loop is like `square`?""",
     ),
     reference=steady_loop,
-    check_answer=_check_steady_loop,
+    check_answer=_check_answer,
     why="What the end of one step makes lives until its name gets another value, past the fullest moment of "
     "the next step, and with the logits of a large vocabulary that's gigabytes. So `del` that name or put "
     "the step into a function, and leave the cache alone, because the next step wants the same sizes.",

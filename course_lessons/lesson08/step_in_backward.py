@@ -23,7 +23,7 @@ def step_in_backward(model, make_optimizer):
         parameter.register_post_accumulate_grad_hook(update)
 
 
-def _network():
+def _make_network():
     """Return a network with a frozen layer, and one that is used twice."""
     torch.manual_seed(5)
     layers = [nn.Linear(6, 8), *(nn.Linear(8, 8) for _ in range(5))]
@@ -32,13 +32,13 @@ def _network():
     return nn.Sequential(*parts, nn.Linear(8, 3))
 
 
-def _trained(make_optimizer, fuse=None):
+def _train_three_steps(make_optimizer, fuse=None):
     """Train for three steps, by the plain loop or with ``fuse``.
 
     Returns by how much the weights moved, whether each that trains kept its place in the first step, the
     gradients left after backward, and the most bytes of gradients at once.
     """
-    model = _network()
+    model = _make_network()
     parameters = list(model.parameters())
     before = [p.detach().clone() for p in parameters]
     gradients, left, still = Alive(), [], []
@@ -62,14 +62,14 @@ _FORGETFUL = edited(step_in_backward, {"optimizers[parameter].step()": "make_opt
 
 
 @one_thread()
-def _check_step_in_backward(answer, judge):
-    largest = max(p.nbytes for p in _network().parameters())
+def _check_answer(answer, judge):
+    largest = max(p.nbytes for p in _make_network().parameters())
     for make_optimizer in (
         functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9),
         functools.partial(torch.optim.Adam, lr=0.01),
     ):
-        moved, still, left, peak = _trained(make_optimizer, answer)
-        right, __, __, usual = _trained(make_optimizer)
+        moved, still, left, peak = _train_three_steps(make_optimizer, answer)
+        right, __, __, usual = _train_three_steps(make_optimizer)
         if all(still[:-1]):
             kind = "none-moved" if still[-1] else "late-names"
             seen = _("{sum_still} of {n_still} parameters are as before the first backward()").format(
@@ -89,7 +89,7 @@ def _check_step_in_backward(answer, judge):
             )
         off = how_far_off(moved, right)
         if off > 1e-4:
-            forgetful = _trained(make_optimizer, _FORGETFUL)[0]
+            forgetful = _train_three_steps(make_optimizer, _FORGETFUL)[0]
             judge.no(
                 "forgets" if how_far_off(moved, forgetful) < 1e-4 else "wrong-value",
                 seen=_("weights whose change is {off:.0%} off after three steps").format(off=off),
@@ -133,7 +133,7 @@ layer(torch.ones(1, 3)).sum().backward()  # now norms has two entries
 ```""",
     ),
     reference=step_in_backward,
-    check_answer=_check_step_in_backward,
+    check_answer=_check_answer,
     why="Only one gradient is in memory at a time, which saves a quarter of what Adam in float32 needs "
     "beside the activations. In return you can't clip by the norm of all gradients, accumulate, or use a "
     "GradScaler, because each of them must see all gradients before the first step.",

@@ -32,7 +32,7 @@ def train_logged(model, batches, optimizer, every, clock, log):
             total, samples, begin = 0, 0, now
 
 
-def _logged(train, sizes, every):
+def _run_case(train, sizes, every):
     """Return the lines of the log and the trained weights; the clock moves in forward passes alone."""
     torch.manual_seed(len(sizes))
     now, lines = 40.0, []
@@ -52,7 +52,7 @@ def _logged(train, sizes, every):
     return {"lines": lines, "weights": list(model.parameters())}
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
     for line in got["lines"]:
         if isinstance(line["loss"], torch.Tensor) or isinstance(line["rate"], torch.Tensor):
             judge.no(seen=line, expected=_("Python numbers"))
@@ -73,8 +73,8 @@ _LINES = ComparesToReference(
     train_logged,
     [([8, 8, 8, 8, 3, 8, 5], 3), ([6, 2, 6, 4], 2), ([7, 9], 5), ([5, 8, 2, 4, 6], 1)],
     MISTAKES,
-    run=_logged,
-    read=_read,
+    run=_run_case,
+    read=_validated_result,
     alike=nearly(1e-4, 1e-5),
     situation=lambda sizes, every: _("every={every}, batches of {sizes} rows").format(
         every=every, sizes=sizes
@@ -83,7 +83,7 @@ _LINES = ComparesToReference(
 
 
 @one_thread()
-def _check_train_logged(answer, judge):
+def _check_answer(answer, judge):
     _LINES(keeps(answer, judge, 1), judge)
     if problem := simgpu.unavailable_reason():
         print(_("Judged on the CPU alone, where nothing waits. {problem}").format(problem=problem))
@@ -156,7 +156,7 @@ print(total.item() / count)  # 3.0, but the mean of the two means is 2.5
 ```""",
     ),
     reference=train_logged,
-    check_answer=_check_train_logged,
+    check_answer=_check_answer,
     why="Between two waits a host's clock measures how fast Python launches. The one read that the log needs "
     "anyway is also the wait that makes its clock honest, if it comes first.",
     diagnoses={

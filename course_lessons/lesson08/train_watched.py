@@ -39,7 +39,7 @@ class _Shifted(nn.Linear):
         return torch.cat([logits[:, :1] + x[:, 6:], logits[:, 1:]], dim=1)
 
 
-def _trained(device, train, n, every, broken):
+def _run_case(device, train, n, every, broken):
     """Train with some batches whose loss is not finite; return result, steps, weights and waits."""
     torch.manual_seed(n)
     model = _Shifted(6, 3).to(device)
@@ -79,7 +79,7 @@ _RESULTS = ComparesToReference(
     train_watched,
     _CASES,
     MISTAKES,
-    run=functools.partial(_trained, torch.device("cpu")),
+    run=functools.partial(_run_case, torch.device("cpu")),
     read=lambda judge, got: (got[0] if got[0] is None else judge.number(got[0]), *got[1:]),
     look=lambda got, *_: got[:3],
     alike=nearly(1e-4, 1e-5),
@@ -94,14 +94,14 @@ _RESULTS = ComparesToReference(
 
 
 @one_thread()
-def _check_train_watched(answer, judge):
+def _check_answer(answer, judge):
     _RESULTS(keeps(answer, judge, 1), judge)
     if simgpu.unavailable_reason():
         print(_("Judged without the simulated device: the result, not the reads."))
         return
     with memory.temporary_device("1 GB") as device:
         for n, every, broken in _CASES[1:4]:
-            __, steps, __, waits = _trained(device, answer, n, every, broken)
+            __, steps, __, waits = _run_case(device, answer, n, every, broken)
             looks = ceil(steps / every)
             if waits > looks:
                 kind = "reads-each-step" if waits >= steps else "wrong-value"
@@ -144,7 +144,7 @@ print([i for i, ok in enumerate(passed) if not ok])  # [1, 2]
 ```""",
     ),
     reference=train_watched,
-    check_answer=_check_train_watched,
+    check_answer=_check_answer,
     may_change=True,
     why="The price is at most `every` wasted steps, and those would have been wasted on a dead model. The "
     "same pattern serves for logging and for early stopping: collect on the device, look rarely, read once.",

@@ -56,7 +56,7 @@ def count_waits():
     return counted.synchronizations
 
 
-def _check_waits(answer, judge):
+def _check_answer(answer, judge):
     got, right = judge.number(answer), count_waits()
     diagnoses = {1 - right: "end-only", -8: "eight-few", -4: "four-few", -2: "two-few"}
     diagnoses |= dict.fromkeys((4, 8, 12), "four-many")
@@ -112,7 +112,7 @@ print(bool(total > 9))  # the last wait, so 3 in all
 ```""",
     ),
     reference=waits,
-    check_answer=_check_waits,
+    check_answer=_check_answer,
     why="None of these lines is called `synchronize`. Copies from ordinary memory, an `if` on a tensor and a "
     "print are the waits that profiles find, and the first of them goes away with pinned memory and "
     "`non_blocking=True`.",

@@ -15,7 +15,7 @@ def without_sigmoid(model):
     return model[:-1], nn.BCEWithLogitsLoss(), lambda logits: logits > 0
 
 
-def _check_without_sigmoid(answer, judge):
+def _check_answer(answer, judge):
     x = torch.randn(32, 4, generator=torch.Generator().manual_seed(5))
     for scale in (1.0, 3.0):
         torch.manual_seed(3)
@@ -111,7 +111,7 @@ print(torch.allclose(old, new))  # True, because this loss has the softmax insid
 ```""",
     ),
     reference=without_sigmoid,
-    check_answer=_check_without_sigmoid,
+    check_answer=_check_answer,
     why="Three lines change together: the last layer, the loss, and the threshold. If you forget the third, "
     "you measure another accuracy and look for the fault in the training.",
     diagnoses={

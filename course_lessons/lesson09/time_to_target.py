@@ -34,21 +34,21 @@ _MISTAKES = {
 }
 
 
-def _passing(begin):
+def _passing_run(begin):
     """Return a run that reaches 95 %, goes beyond, is at its best, has 95 % once more, and ends below."""
     return [(begin + i, a) for i, a in enumerate((0.60, 0.95, 0.96, 0.98, 0.95, 0.94))]
 
 
 _FAILING = [(1.1, 0.70), (2.1, 0.75), (3.1, 0.80), (4.1, 0.82)]
 _CASES = [
-    ([*map(_passing, (3.0, 4.0)), _FAILING, *map(_passing, (7.5, 6.0))], 0.95),
-    ([*map(_passing, (3.0, 6.0)), _FAILING, [(1.2, 0.30), (2.4, 0.20)]], 0.96),
+    ([*map(_passing_run, (3.0, 4.0)), _FAILING, *map(_passing_run, (7.5, 6.0))], 0.95),
+    ([*map(_passing_run, (3.0, 6.0)), _FAILING, [(1.2, 0.30), (2.4, 0.20)]], 0.96),
     ([_FAILING, [(1.2, 0.30), (2.4, 0.20)]], 0.9),
 ]
 """The first case tells many faults apart; in the last all fail, where a median of the others is an error."""
 
 
-def _draw(rng):
+def _random_case(rng):
     """Return runs of which some rise all the time, and some never get far."""
     runs = []
     for _ in range(rng.randrange(1, 7)):
@@ -60,12 +60,12 @@ def _draw(rng):
     return runs, rng.choice((0.93, 0.94, 0.95))
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
     got = got.item() if hasattr(got, "numel") and got.numel() == 1 else got
     return float(judge.is_a(got, Real, _("a number, or math.inf")))
 
 
-def _situation(runs, target):
+def _describe_case(runs, target):
     failed = sum(all(a < target for _, a in run) for run in runs)
     return _("{n_runs} runs to {target:.0%}, of which {failed} never get there").format(
         n_runs=len(runs), target=target, failed=failed
@@ -106,9 +106,9 @@ print(statistics.median([1.2, 1.3]))  # 1.25, too good
         time_to_target,
         _CASES,
         known_mistakes_of(time_to_target, _MISTAKES),
-        read=_read,
-        draw=_draw,
-        situation=_situation,
+        read=_validated_result,
+        draw=_random_case,
+        situation=_describe_case,
         shown=lambda seconds: f"{seconds:g} s",
     ),
     why="A time to a target is only worth something if the failures are in it. A median can hold them, "

@@ -47,11 +47,11 @@ class _Net(nn.Module):
         self.last = _Layer(4, whole)
 
 
-def _layers(module):
+def _layers_of(module):
     return [part for part in module.modules() if isinstance(part, _Layer)]
 
 
-def _check(answer, judge):
+def _check_answer(answer, judge):
     for blocks, device in ((2, "cpu"), (3, "cpu"), (2, "meta")):
         _check_net(answer, judge, blocks, device)
 
@@ -64,7 +64,7 @@ def _check_net(answer, judge, blocks, device):
         if module in called:  # as PyTorch's does
             raise AssertionError(_("fully_shard has already been applied to this module"))
         called.add(module)
-        group = [layer for layer in _layers(module) if len(layer.weight) == layer.rows]
+        group = [layer for layer in _layers_of(module) if len(layer.weight) == layer.rows]
         for layer in group:
             if not layer.weight.is_meta:
                 whole.append(_("before it was sharded"))
@@ -74,7 +74,7 @@ def _check_net(answer, judge, blocks, device):
         return module
 
     net = answer(lambda: _Net(blocks, whole), fully_shard, torch.device(device))
-    layers = _layers(judge.is_a(net, _Net, _("the network")))
+    layers = _layers_of(judge.is_a(net, _Net, _("the network")))
     if device == "meta":  # stands for a device that is not the host
         if any(not layer.weight.is_meta for layer in layers):
             judge.no(seen=_("tensors on the host"), expected=_("all on `device`"))
@@ -85,7 +85,7 @@ def _check_net(answer, judge, blocks, device):
             seen=_("numbers in whole layers {first_whole}").format(first_whole=whole[0]),
             expected=_("only shards"),
         )
-    parts = [*map(_layers, net.blocks), [net.first, net.last]]
+    parts = [*map(_layers_of, net.blocks), [net.first, net.last]]
     part_of = {layer: number for number, part in enumerate(parts) for layer in part}
     mixed = any(len({part_of[layer] for layer in group}) > 1 for group in groups)
     diagnosis = "one-group" if mixed else "wrong-value"
@@ -134,7 +134,7 @@ print([hasattr(part, "reset_parameters") for part in net])  # [True, False]
 ```""",
     ),
     reference=build_sharded,
-    check_answer=_check,
+    check_answer=_check_answer,
     may_change=True,
     limit=30.0,  # to_empty imports much of PyTorch the first time
     why="Shapes are enough to decide which rank holds what. The numbers come once each rank has only its "
