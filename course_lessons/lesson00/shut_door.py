@@ -20,6 +20,7 @@ _DIAGNOSES = {
 
 
 def _check_answer(answer, judge):
+    """Check the dictionary's keys, then each person's door; ``_DIAGNOSES`` explains known wrong doors."""
     judge.is_a(answer, dict, _("a dictionary such as {'A': 1, 'B': 1, 'C': 1, 'D': 1}"))
     if set(answer) != set(shut_door()):
         judge.no(

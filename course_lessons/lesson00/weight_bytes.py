@@ -16,7 +16,7 @@ _CASES = ((1000, 32), (1_000_000, 16), (6, 4), (10, 4), (7_000_000_000, 16))
 
 
 def _random_case(rng):
-    """Return a network whose weights take a whole number of bytes."""
+    """Return a random ``(parameters, bits)`` whose weights take a whole number of bytes."""
     return 2 * rng.randrange(1, 10 ** rng.randrange(2, 6)), rng.choice((4, 8, 12, 16, 64))
 
 

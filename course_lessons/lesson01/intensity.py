@@ -15,6 +15,7 @@ _CASES = ((1024, 1024, 1024, 4), (64, 1000, 10, 4), (1, 4096, 4096, 1), (96, 32,
 
 
 def _random_case(rng):
+    """Return a random ``(n, k, m, bytes_per_number)``."""
     n, k, m = (rng.choice((3, 10, 50, 128, 700)) + rng.randrange(20) for _ in range(3))
     return n, k, m, rng.choice((1, 2, 4, 8))
 

@@ -26,6 +26,7 @@ _CASES = (
 
 
 def _random_case(rng):
+    """Return random arguments for which one of the limits takes 1.3 to 1000 times as long as the other."""
     peak, bandwidth = 10 ** rng.uniform(10, 14), 10 ** rng.uniform(9, 12)
     seconds = 10 ** rng.uniform(-4, 1)
     shorter = 10 ** rng.uniform(-3, -0.1)
@@ -34,6 +35,7 @@ def _random_case(rng):
 
 
 def _validated_result(judge, got):
+    """Return ``(seconds, limit)`` with ``seconds`` as a float, or refuse the result."""
     judge.is_a(got, (tuple, list), _("a pair: seconds and 'compute' or 'memory'"))
     if len(got) != 2:
         judge.no(seen=got, expected=_("two things: seconds, and the limit's name"))
@@ -45,6 +47,7 @@ def _validated_result(judge, got):
 
 
 def _values_agree(got, right):
+    """Return whether seconds and names agree; a ``right`` name of None agrees with any name."""
     return near(got[0], right[0]) and right[1] in (None, got[1])
 
 

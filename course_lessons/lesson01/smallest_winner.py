@@ -35,7 +35,9 @@ _CASES = (
 
 
 def _random_case(rng):
-    """Return a machine on which the device begins to win between two whole numbers, and sizes around them."""
+    """Return a random case: a machine on which the device begins to win between two whole numbers, and sizes
+    around them.
+    """
     cpu, n = 10 ** rng.choice((0.3, 1, 2, 10, 11, 12)), rng.randrange(6, 600) + 0.5
     device = cpu * rng.choice((0.8, 1.5, 2, 2, 3, 3, 10, 100))
     ahead = 2 * n**3 / cpu - 2 * n**3 / device if device > cpu else 2 * n**3 / cpu
@@ -56,10 +58,12 @@ _MISTAKES = {
 
 
 def _validated_result(judge, got):
+    """Return the result if it is a whole number or None, else refuse it."""
     return got if got is None else judge.is_a(got, numbers.Integral, _("one of the sizes"))
 
 
 def _describe_case(sizes, cpu, device, launch, bus):
+    """Return the case in words; of five sizes or more the first two and the last."""
     which = f"{sizes}" if len(sizes) < 5 else f"[{sizes[0]}, {sizes[1]}, …, {sizes[-1]}]"
     return _(
         "sizes {which}, CPU {cpu:.3g} FLOP/s, device {device:.3g} FLOP/s, "

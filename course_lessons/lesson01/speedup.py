@@ -13,6 +13,7 @@ _CASES = ((6.0, 2.0), (0.5, 2.0), (3e-3, 4e-5), (1.0, 1.0), (0.02, 0.05))
 
 
 def _random_case(rng):
+    """Return a random ``(cpu_seconds, device_seconds)`` whose ratio is between 0.1 and 32."""
     device = 10 ** rng.uniform(-4, 1)
     return device * 10 ** rng.uniform(-1, 1.5), device
 

@@ -19,11 +19,13 @@ def mean_loss(batches, step, device):
 
 
 def _blocking_loop(batches, step, device):
+    """Run the loop that waits for each copy and each loss: the check's upper limit is 75 % of its time."""
     for batch in batches:
         step(batch.to(device)).item()
 
 
 def _check_answer(answer, judge):
+    """Check the mean, and on a simulated device races, memory freed too early, and the modelled time."""
     device = second() if simgpu.unavailable_reason() is None else torch.device("cpu")
     if device.type == "cpu":
         print(_("Judged without the simulated device: only the value, not the time."))

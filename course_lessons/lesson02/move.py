@@ -26,6 +26,8 @@ def move(batch, device):
 
 
 class Sample(NamedTuple):
+    """A named tuple, as a data set may return for each image."""
+
     image: Any
     source: Any
 
@@ -40,10 +42,12 @@ class NoTensor:
         return "<no tensor, moved>" if self.moved else "<no tensor>"
 
     def to(self, *_, **__):
+        """Return another instance that is marked as moved; a right answer never calls it."""
         return NoTensor(moved=True)
 
 
 def _sample_batches():
+    """Yield batches: tensors in lists, tuples, dicts and named tuples, also nested, among other objects."""
     yield torch.rand(2, 3)
     yield {"image": torch.rand(2, 3), "label": torch.tensor([1, 0])}
     yield [torch.rand(2), torch.tensor([True, False])]
@@ -59,6 +63,7 @@ def _sample_batches():
 
 
 def _check_answer(answer, judge):
+    """Check that the tensors of each batch move to the device that is given, and nothing else changes."""
     device = second()
     trips = [(batch, device) for batch in _sample_batches()]
     if device.type != "meta":  # and back: not the best device, but the one that is named
@@ -78,6 +83,7 @@ def _check_answer(answer, judge):
 
 
 def _judge_moved(got, given, device, depth, judge):
+    """Compare a result with the batch ``given``; ``depth`` is the number of containers around them."""
     kind = type(given).__name__
     deep = _("{depth} deep in another container").format(depth=depth) if depth else _("as it was given")
     if isinstance(given, torch.Tensor):

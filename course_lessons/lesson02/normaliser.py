@@ -24,7 +24,7 @@ def normaliser(mean, std):
 
 
 def _make_cases():
-    """Yield means, standard deviations and images, some of which fit along a wrong dimension too."""
+    """Yield ``(mean, std, images)``; some images broadcast along a wrong dimension too, without an error."""
     random = torch.Generator().manual_seed(2)
     for mean, std, shape in (
         ([0.5, 0.25, 1.5], [2.0, 0.5, 4.0], (4, 3, 3, 5)),
@@ -35,6 +35,7 @@ def _make_cases():
 
 
 def _check_answer(answer, judge):
+    """Check results on the CPU and on another device, and that mean and std are buffers which are saved."""
     device = second()
     for mean, std, images in _make_cases():
         module = judge.is_a(answer(mean, std), nn.Module, _("a module"))
@@ -76,7 +77,7 @@ def _check_answer(answer, judge):
 
 
 def _count_numbers_used(module, images, right):
-    """Count the numbers in buffers and parameters that change the result when they change."""
+    """Return the number of elements in the buffers and parameters on which the result depends."""
     used = 0
     for name, buffer in [*module.named_buffers(), *module.named_parameters()]:
         got = torch.func.functional_call(module, {name: buffer + 1}, (images,))

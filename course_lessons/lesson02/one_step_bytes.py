@@ -26,6 +26,7 @@ _BACK = {0: "nothing-back", _PARAMETERS: "gradients-back", _PARAMETERS + 4: "gra
 
 
 def _check_answer(answer, judge):
+    """Check the two numbers; a sum that fits known wrong sizes gets their diagnosis."""
     answer = judge.listed(answer, _("a pair: bytes to the device, bytes to the host"))
     if len(answer) != 2:
         judge.no(seen=answer, expected=_("two numbers"))

@@ -28,7 +28,7 @@ def train_step(model, optimizer, images, labels, device):
 
 
 def _on_cpu(step):
-    """Return the same step on the CPU: the same numbers, in a tenth of the time."""
+    """Return a function that calls ``step`` with the CPU as the device, which is ten times as fast."""
     return lambda *case: step(*case[:-1], torch.device("cpu"))
 
 
@@ -42,13 +42,13 @@ MISTAKES = known_mistakes_of(
 
 
 def _device_for_steps():
-    """Return where the steps run: the simulated device, or the CPU where there is none."""
+    """Return the simulated device, or the CPU where there is none."""
     device = second()
     return torch.device("cpu") if device.type == "meta" else device
 
 
 def _make_cases():
-    """Return models that hold gradients of an earlier step, each with optimiser, batch and device."""
+    """Return new arguments of ``train_step``; the models hold gradients of an earlier step."""
     cases = []
     for seed, n in enumerate((5, 16)):
         torch.manual_seed(seed)
@@ -62,10 +62,12 @@ def _make_cases():
 
 
 def _count_step(optimizer, *_):
+    """Count a step in ``optimizer.steps`` (a pre-hook of the optimiser)."""
     optimizer.steps += 1
 
 
 def _compared_value(logits, model, optimizer, *_):
+    """Return what is compared: number of steps, weights (on the CPU) and logits."""
     weights = [p.detach().cpu() for p in model.parameters()]
     return {"steps": optimizer.steps, "weights": weights, "logits": logits}
 
@@ -81,6 +83,7 @@ _STEPS = ComparesToReference(
 
 
 def _check_answer(answer, judge):
+    """Check devices, result and weights, and which bytes are copied in the second step."""
     model, optimizer, *__, device = _make_cases()[0]
     for n in (5, 16):
         images, labels = torch.randn(n, 6), torch.arange(n) % 3

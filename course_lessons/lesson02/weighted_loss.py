@@ -21,6 +21,7 @@ def weighted_loss(counts, device):
 
 
 def _expected_weights(counts):
+    """Return the right weights of the classes, a float32 tensor."""
     c = torch.tensor(counts, dtype=torch.float32)
     return c.sum() / (len(c) * c)
 
@@ -34,6 +35,7 @@ _COUNTS = ([6, 3, 1], [40, 10, 20, 30], [5, 5], [2, 9, 4, 7, 3], [12, 12, 36])
 
 
 def _fallback_diagnosis(got, right, counts):
+    """Return the diagnosis of weights that are proportional to the right ones, or to their inverse."""
     for diagnosis, weights in {"not-scaled": right, "upside-down": 1 / right}.items():
         ratio = got.detach().double() / weights
         if torch.allclose(ratio, ratio[0], rtol=1e-4):
@@ -52,7 +54,7 @@ _WEIGHTS = ComparesToReference(
 
 
 def _validated_loss(answer, counts, device, judge):
-    """Return an answer's loss, refused unless its weights are on the device, in float32."""
+    """Call the answer and return its loss module; refuse it unless its weights are float32 on ``device``."""
     loss = judge.is_a(answer(counts, device), nn.CrossEntropyLoss, _("an nn.CrossEntropyLoss"))
     if loss.weight is None:
         judge.no(seen="weight: None")
@@ -63,6 +65,7 @@ def _validated_loss(answer, counts, device, judge):
 
 
 def _check_answer(answer, judge):
+    """Check the weights, the other settings of the loss, and its value on two devices."""
     device, cpu = second(), torch.device("cpu")
     _WEIGHTS(lambda counts: _validated_loss(answer, counts, cpu, judge).weight, judge)
     torch.manual_seed(3)

@@ -26,7 +26,7 @@ def full_state(model, optimizer, scheduler):
 
 
 class _TrainingRun:
-    """A run whose every step depends on the model, the optimiser, the scheduler and two generators."""
+    """A run whose every step depends on model, optimiser, scheduler and both random generators."""
 
     def __init__(self, seed):
         self.model = small_model(dropout=0.4)
@@ -37,6 +37,7 @@ class _TrainingRun:
         random.seed(seed)
 
     def train(self, steps):
+        """Train for so many steps, each on a batch that Python's generator chooses."""
         batches = made_batches((5, 4, 6, 5, 7))
         for _ in range(steps):
             x, y = random.choice(batches)
@@ -46,10 +47,12 @@ class _TrainingRun:
             self.scheduler.step()
 
     def weights(self):
+        """Return all parameters and buffers as one float64 vector."""
         return torch.cat([value.flatten().double() for value in self.model.state_dict().values()])
 
 
 def _check_answer(answer, judge):
+    """Check the keys, that ``torch.load`` reads the state, and that a run resumes exactly from each part."""
     run = _TrainingRun(seed=3)
     run.train(5)
     parts = run.model, run.optimizer, run.scheduler
@@ -93,7 +96,7 @@ def _check_answer(answer, judge):
 
 
 def _difference_after_resuming(state, expected):
-    """Return how a run resumed from a state differs from the uninterrupted one; "" if it does not."""
+    """Return how the weights differ after resuming from ``state``, in words; "" if they are equal."""
     run = _TrainingRun(seed=99)
     try:
         for name in ("model", "optimizer", "scheduler"):

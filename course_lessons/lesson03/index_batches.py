@@ -15,6 +15,7 @@ def index_batches(n, size, seed, epoch, start):
 
 
 def _check_answer(answer, judge):
+    """Check lengths, order and reproducibility of the batches, and that ``start`` skips whole batches."""
     torch.manual_seed(12)
     random.seed(12)
 
@@ -75,6 +76,7 @@ def _check_answer(answer, judge):
 
 
 def _validated_index_lists(got, judge):
+    """Return the index tensors as lists of ints; refuse anything else than 1-D int64 tensors."""
     judge.is_a(got, (list, tuple), _("a list of index tensors"))
     for batch in got:
         if not isinstance(batch, torch.Tensor) or batch.dtype != torch.int64 or batch.ndim != 1:

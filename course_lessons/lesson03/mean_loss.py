@@ -38,7 +38,7 @@ _SIZES = ((6, 6, 2), (3, 5), (4, 1, 1, 7), (2, 9, 4))
 
 
 def _make_case(i):
-    """Return a model as it should be evaluated, and batches."""
+    """Return case number ``i``: a model in eval mode, and batches."""
     return small_model(dropout=0.5).eval(), made_batches(_SIZES[i], seed=i + 2)
 
 
@@ -46,7 +46,7 @@ _MEAN = over(mean_loss, _make_case, len(_SIZES), _MISTAKES, read=python_float)
 
 
 def _state_snapshot(model):
-    """Return what an evaluation must leave alone: the diagnosis if it does not, a name, the value."""
+    """Return what an evaluation must not change, as ``(diagnosis if it changed, name, value)`` tuples."""
     *body, head = model
     return [
         ("mode-left", "model.training", model.training),
@@ -64,6 +64,7 @@ def _state_snapshot(model):
 
 
 def _check_answer(answer, judge):
+    """Check that model and gradient mode are as before the call, then the mean."""
     for sizes, training in (((6, 6, 2), True), ((3, 5), False)):
         batches = made_batches(sizes, seed=len(sizes))
         model = small_model(dropout=0.5).train(training)

@@ -22,6 +22,9 @@ def save_atomic(state, path):
 
 
 def _check_answer(answer, judge):
+    """Check saves to a temporary folder: two whole ones, one killed while writing, one before the rename, and
+    those after them.
+    """
     raw = answer.__wrapped__  # a simulated crash is not an error of the learner's code
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder).resolve() / "last.pt"
@@ -63,6 +66,7 @@ def _check_answer(answer, judge):
 
 
 def _judge_leftover_files(path, judge, diagnosis="leftovers"):
+    """Refuse an answer that leaves files besides the checkpoint in its folder."""
     if left := sorted(p.name for p in path.parent.iterdir() if p != path):
         judge.no(
             diagnosis,
@@ -72,7 +76,7 @@ def _judge_leftover_files(path, judge, diagnosis="leftovers"):
 
 
 def _judge_renames_and_syncs(watch, path, judge):
-    """Judge the second save by its renames and by what stood in the folder at each fsync."""
+    """Judge the second save by the renames and ``os.fsync`` calls that ``watch`` recorded."""
     if not watch.renames:
         judge.no(seen=_("no rename"), expected=_("a second file, renamed when it is whole"))
     for source, value in watch.renames:
@@ -96,6 +100,7 @@ def _judge_renames_and_syncs(watch, path, judge):
 
 
 def _expect_saved_state(judge, path, value, when):
+    """Refuse unless the file at ``path`` holds the state of save number ``value``."""
     got = value_in(path)
     if got != value:
         missing = _("a file without the state that was given") if path.exists() else _("no file")

@@ -38,7 +38,7 @@ _SIZES = ((5, 3, 2, 2), (4,) * 9, (6, 2, 3))
 
 
 def _make_case(i):
-    """Return a model in train mode, batches and an optimiser."""
+    """Return case number ``i``: a model in train mode, batches and an optimiser."""
     model = small_model()
     return model, made_batches(_SIZES[i], seed=i + 1), sgd(model)
 
@@ -47,6 +47,7 @@ _WEIGHTS = weights_after(step_losses, _make_case, len(_SIZES), _LEARNS)
 
 
 def _validated_result(judge, got):
+    """Return the result as a list; refuse anything else than Python floats in it."""
     judge.is_a(got, (list, tuple), _("a list of Python floats"))
     return [judge.is_a(value, float, _("a Python float")) for value in got]
 
@@ -55,6 +56,7 @@ _LOSSES = over(step_losses, _make_case, len(_SIZES), _GIVES, read=_validated_res
 
 
 def _check_answer(answer, judge):
+    """Check the weights, the losses, and how often a value is read from the device."""
     _WEIGHTS(keeps(answer, judge, 1), judge)
     _LOSSES(answer, judge)
     device = torch.device("cpu") if simgpu.unavailable_reason() else simgpu.first()

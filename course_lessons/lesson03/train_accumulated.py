@@ -48,6 +48,7 @@ _SIZES = (
 
 
 def _make_case(i):
+    """Return case number ``i``: a model, batches, an optimiser and ``k``."""
     sizes, k = _SIZES[i]
     model = small_model(norm=False)
     return model, made_batches(sizes, seed=i + 1), sgd(model), k
@@ -57,6 +58,7 @@ _WEIGHTS = weights_after(train_accumulated, _make_case, len(_SIZES), _MISTAKES)
 
 
 def _check_answer(answer, judge):
+    """Check how many rows and how many graphs are in memory at once, then the weights."""
     for model, batches, optimizer, k in map(_make_case, range(len(_SIZES))):
         largest = max(len(y) for _, y in batches)
         graphs = _GraphCounter(model)
@@ -74,7 +76,7 @@ def _check_answer(answer, judge):
 
 
 class _GraphCounter:
-    """The largest batch, and the most forward passes with a graph before a backward pass."""
+    """Records a model's largest batch, and the most forward passes with a graph since a backward pass."""
 
     def __init__(self, model):
         self.now = self.most = self.largest = 0
@@ -82,11 +84,13 @@ class _GraphCounter:
         model[0].weight.register_hook(self._backward)
 
     def _forward(self, _, args, out):
+        """Count a forward pass (a forward hook)."""
         self.largest = max(self.largest, len(args[0]))
         self.now += out.requires_grad
         self.most = max(self.most, self.now)
 
     def _backward(self, _):
+        """Reset the count (a hook of the first weight's gradient)."""
         self.now = 0
 
 

@@ -38,7 +38,7 @@ _SIZES = ((4, 4, 3), (5, 2), (3, 3, 3, 2), (2, 6), (4, 4))
 
 
 def _make_case(i):
-    """A model, batches and an optimiser. The first models come in eval mode, the others in train mode."""
+    """Return case number ``i``: a model, in eval mode for ``i`` up to 2, batches and an optimiser."""
     model = small_model().train(i > 2)
     return model, made_batches(_SIZES[i], seed=i + 1), sgd(model)
 
@@ -48,6 +48,7 @@ _MEAN = over(train_epoch, _make_case, len(_SIZES), _GIVES, read=python_float)
 
 
 def _check_answer(answer, judge):
+    """Check the weights, then the mean loss."""
     _WEIGHTS(answer, judge)
     _MEAN(answer, judge)
 

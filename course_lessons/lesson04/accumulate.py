@@ -25,6 +25,12 @@ def accumulate(model, batches, loss_fn, optimizer, scaler, dtype):
 
 
 def _case_runner(step, judge=None):
+    """Return a function that runs a case and returns what two steps did.
+
+    With a ``judge`` it also judges precision, order of calls and use of the scaler.
+    The reference and the known mistakes are run without one.
+    """
+
     def run_case(dtype, sizes, overflow):
         batches = made_batches(sizes, seed=sum(sizes))
         if overflow:
@@ -45,6 +51,7 @@ def _case_runner(step, judge=None):
 
 
 def _judge_call_order(run, sizes, judge):
+    """Refuse batches that are too large, more than one update, or graphs that are kept too long."""
     if max(run.sizes) > max(sizes):
         seen = _("a batch of {max_sizes} went through the model").format(max_sizes=max(run.sizes))
         judge.no(seen=seen, expected=_("at most {max_sizes} at a time").format(max_sizes=max(sizes)))
@@ -63,6 +70,7 @@ def _judge_call_order(run, sizes, judge):
 
 
 def _describe_case(dtype, sizes, overflow):
+    """Return the case in words."""
     words = _("{dtype}, micro-batches of {sizes}").format(dtype=dtype, sizes=", ".join(map(str, sizes)))
     return _("{words}, one of which overflows").format(words=words) if overflow else words
 

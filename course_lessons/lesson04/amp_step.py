@@ -21,6 +21,12 @@ def amp_step(model, x, y, loss_fn, optimizer, scaler, dtype):
 
 
 def _case_runner(step, judge=None):
+    """Return a function that runs a case and returns what five steps did, with their losses.
+
+    With a ``judge`` it also judges precision, waits, use of the scaler and type of the loss.
+    The reference and the known mistakes are run without one.
+    """
+
     def run_case(dtype):
         run = Run(use_scaler=dtype is torch.float16)
         steps = []

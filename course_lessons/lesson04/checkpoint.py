@@ -24,7 +24,7 @@ def checkpoint(model, optimizer, scaler):
 
 
 def _trained_run(use_scaler):
-    """Return a run with running statistics, momentum, and a scaler that has met an overflow."""
+    """Return a run after four steps, with running statistics, momentum, and a scaler that met an overflow."""
     run = Run(use_scaler=use_scaler, between=lambda: nn.BatchNorm1d(8))
     for number, (x, y) in enumerate(made_batches((4,) * 4)):
         loss = run.loss_fn(run.model(x), y) * (math.inf if use_scaler and number == 1 else 1.0)
@@ -37,6 +37,7 @@ def _trained_run(use_scaler):
 
 @one_thread()
 def _check_answer(answer, judge):
+    """Check the keys and the state of each part, with an enabled and a disabled scaler."""
     for use_scaler in (True, False):
         run = _trained_run(use_scaler)
         right = copy.deepcopy(checkpoint(run.model, run.optimizer, run.scaler))
@@ -64,7 +65,7 @@ def _check_answer(answer, judge):
 
 
 def _judge_saved_part(name, part, whole, judge):
-    """Refuse a part that cannot be loaded as its ``state_dict`` can, or holds other values."""
+    """Refuse a part that cannot be loaded as the ``state_dict`` ``whole`` can, or holds other values."""
     if name == "scaler":
         if not whole and part != whole:
             judge.no(seen=repr(part), expected="{}")

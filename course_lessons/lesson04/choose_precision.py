@@ -38,6 +38,7 @@ _CASES = [
 
 
 def _validated_result(judge, got):
+    """Return ``(dtype, bool)``, or refuse the result."""
     judge.is_a(got, (tuple, list), _("a pair: dtype and True or False"))
     if len(got) != 2 or not isinstance(got[0], torch.dtype):
         judge.no(seen=brief(got), expected=_("such as (torch.float32, False)"))
@@ -72,6 +73,7 @@ _VALUES = ComparesToReference(
 
 
 def _check_answer(answer, judge):
+    """Check that the answer does not ask ``torch.cuda``, then its values."""
     calls = []
 
     def record(name):

@@ -25,6 +25,11 @@ def clipped_step(loss, model, optimizer, scaler, max_norm):
 
 
 def _case_runner(step, judge=None):
+    """Return a function that runs a case and returns what one step did, with the norm.
+
+    With a ``judge`` it also judges use of the scaler, and whether an overflow skips the step.
+    The reference and the known mistakes are run without one.
+    """
     (x, y), *__ = made_batches((8,))
 
     def run_case(use_scaler, max_norm, factor):
@@ -43,6 +48,7 @@ def _case_runner(step, judge=None):
 
 
 def _describe_case(use_scaler, max_norm, factor):
+    """Return the case in words; ``factor`` is what the loss is multiplied by."""
     words = _("max_norm={max_norm:g}, a loss times {factor:g}").format(max_norm=max_norm, factor=factor)
     return words if use_scaler else _("{words}, a disabled scaler").format(words=words)
 

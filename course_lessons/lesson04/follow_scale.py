@@ -21,6 +21,7 @@ def follow_scale(overflows, init_scale, growth_interval):
 
 
 def _make_cases():
+    """Return new cases; "x" in a pattern is a step that overflows."""
     return [
         ([sign == "x" for sign in pattern], init_scale, interval)
         for pattern, init_scale, interval in (
@@ -35,6 +36,7 @@ def _make_cases():
 
 
 def _random_case(rng):
+    """Return a random case with up to 12 steps, a quarter of which overflow."""
     overflows = [rng.random() < 0.25 for _ in range(rng.randint(0, 12))]
     return overflows, 2.0 ** rng.randint(-2, 16), rng.randint(1, 4)
 
@@ -51,6 +53,7 @@ _MISTAKES = {
 
 
 def _validated_result(judge, got):
+    """Return the scales as a list of floats, or refuse the result."""
     return [judge.number(value) for value in judge.listed(got, _("a list of numbers"))]
 
 

@@ -34,6 +34,7 @@ _CASES = (
 
 
 def _random_case(rng):
+    """Return random ``(logits, targets)``, 2-D tensors of equal shape; targets are from 0 to 1."""
     rows, columns = rng.randint(1, 3), rng.randint(2, 3)
     values = [[rng.uniform(-6, 6) for _ in range(columns)] for _ in range(rows)]
     chances = [[rng.choice([0.0, 1.0, rng.random()]) for _ in range(columns)] for _ in values]
@@ -41,10 +42,12 @@ def _random_case(rng):
 
 
 def _describe_case(logits, targets):
+    """Return the case in words."""
     return _("the logits {logits}, targets {targets}").format(logits=listed(logits), targets=listed(targets))
 
 
 def _validated_result(judge, got):
+    """Return the loss as a float; refuse anything else than a tensor with one element."""
     got = judge.is_a(got, torch.Tensor, _("a tensor"))
     if got.numel() != 1:
         judge.no(seen=_("{got} numbers").format(got=got.numel()), expected=_("their mean"))
@@ -64,6 +67,8 @@ _VALUES = ComparesToReference(
 
 
 def _check_answer(answer, judge):
+    """Check the values, the calls under autocast, and large logits."""
+
     def under_autocast_too(logits, targets):
         calls = []
 
@@ -82,7 +87,7 @@ def _check_answer(answer, judge):
 
 
 def _judge_large_logits(answer, judge):
-    """Refuse a wrong loss or gradient for large logits, with and without autocast."""
+    """Refuse a wrong loss or gradient for large logits, in float32, and in 16 bits under autocast."""
     values, targets = torch.tensor([[200.0, -200.0, 200.0, -30.0], [0.0, 1.0, 1.0, 1.0]])
     right = logits_loss(values, targets).item()
     slope = (values.sigmoid() - targets) / len(targets)

@@ -19,6 +19,7 @@ def lost(gradients, dtype):
 
 
 def _make_cases():
+    """Yield new ``(gradients, dtype)`` cases."""
     half, bf16 = torch.float16, torch.bfloat16
     mixed = [1e-3, 1e-6, 4e-8, 2.5e-8, -1e-9, -3e-5, 0.0, 0.0, 70000.0, 1.0]
     double = torch.tensor([[1e-50, 1e-9], [0.0, -1e-30]], dtype=torch.float64)
@@ -34,7 +35,7 @@ def _make_cases():
 
 
 def _random_case(rng):
-    """Draw a table; what float16 alone would lose, and what becomes infinite, is in all of them."""
+    """Return a random ``(gradients, dtype)``; some values become 0, subnormal or infinite in some dtype."""
     kinds = [0.0, 1e-9, -1e-9, 2.0**-25, 1.03 * 2.0**-25, -4e-7, 0.3, -2.0, 1e5, 1e39, 1e-60]
     rows, columns = rng.randint(1, 3), rng.randint(1, 4)
     values = [[rng.choice(kinds) for _ in range(columns)] for _ in range(rows)]

@@ -38,7 +38,10 @@ _CASES = (
 
 
 def _run_rank(dist, call, sizes):
-    """Make the step on a model that has gradients left over, and return what was seen."""
+    """Run one step on one rank, with gradients left over; return what was counted, and the weights.
+
+    The learner reads the keys.
+    """
     torch.manual_seed(0)
     net, rank = nn.Linear(6, 3), dist.get_rank()
     model = cluster.DistributedDataParallel(net, dist)

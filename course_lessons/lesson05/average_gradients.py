@@ -21,7 +21,10 @@ def average_gradients(model, dist):
 
 
 def _model_with_gradients(rank, unused):
-    """Return a model, one layer of it frozen, with the gradients of a rank as if after a backward pass."""
+    """Return a model with one frozen layer, and with gradients as if rank ``rank`` had run a backward pass.
+
+    Parameters named in ``unused`` have none.
+    """
     torch.manual_seed(rank)
     layers = {"first": nn.Linear(3, 2), "second": nn.Linear(2, 2, bias=False)}
     layers |= {"third": nn.Linear(2, 2).requires_grad_(False), "last": nn.Linear(2, 1)}
@@ -48,6 +51,7 @@ _CASES = (
 
 
 def _run_rank(dist, call, unused):
+    """Run the answer on one rank; return its gradients, its weights, and which of them require a gradient."""
     model = _model_with_gradients(dist.get_rank(), unused[dist.get_rank()])
     call(model, dist)
     named = dict(model.named_parameters())
@@ -59,6 +63,7 @@ def _run_rank(dist, call, unused):
 
 
 def _describe_case(unused):
+    """Return the case in words: which parameters have no gradient, and on which ranks."""
     missing = [_("{n} on rank {r}").format(n=" and ".join(n), r=r) for r, n in enumerate(unused) if n]
     return _("{n_unused} ranks, without a gradient: {missing}").format(
         n_unused=len(unused), missing=", ".join(missing) or "none"

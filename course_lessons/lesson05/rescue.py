@@ -21,7 +21,7 @@ def rescue(state, model):
 
 
 def _make_models():
-    """Yield models in whose keys the words stand nowhere, in the middle, and where some or all keys begin."""
+    """Yield models whose keys have "module" or "_orig_mod" nowhere, in the middle, or at the start."""
     plain = nn.ModuleDict({"dense": nn.Linear(2, 3, bias=False)})
     plain["dense"].register_buffer("mask", torch.ones(2, dtype=torch.bool))
     yield plain
@@ -34,7 +34,7 @@ def _make_models():
 
 
 def _make_cases():
-    """Yield checkpoints, each with the model that is to take it."""
+    """Yield ``(state, model)``: checkpoints with each prefix, too few or too many keys, or foreign ones."""
     for model in _make_models():
         state = {key: value + 10 * i for i, (key, value) in enumerate(model.state_dict().items())}
         first, *_, last = state
@@ -51,7 +51,7 @@ def _make_cases():
 
 
 def _compared_value(got, state, model):
-    """Return, for each key of a result, which tensor of the checkpoint it has."""
+    """Return, for each key of a result, which tensor of the checkpoint it has, in words."""
     if not isinstance(got, Mapping):
         return "None" if got is None else type(got).__name__
     sources = {}
@@ -70,7 +70,7 @@ _FIVE = '("", "module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module.")
 
 
 def _rescue_by_renaming_keys(change):
-    """Return a wrong answer that changes each key for itself."""
+    """Return a wrong answer that renames each key by ``change``, independently of the others."""
 
     def rescue(state, model):
         changed = {change(key): value for key, value in state.items()}

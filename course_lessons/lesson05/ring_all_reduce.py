@@ -39,15 +39,18 @@ _RINGS = (  # the tensor's shape, how many ranks, and the dtype
 
 
 def _tensor_of_rank(shape, dtype, rank):
+    """Return the input of a rank; each rank's numbers are 10 times those of the rank before."""
     return (torch.arange(math.prod(shape)) + 1).mul(10**rank).view(shape).to(dtype)
 
 
 def _check_answer(answer, judge):
+    """Check the answer on each ring of ``_RINGS``."""
     for ring in _RINGS:
         _check_ring(answer, judge, *ring)
 
 
 def _check_ring(answer, judge, shape, ranks, dtype):
+    """Check result, collectives, waits, bytes and number of messages on ``ranks`` simulated ranks."""
     asked = set()
 
     def run_rank(dist, call):

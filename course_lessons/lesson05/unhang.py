@@ -37,17 +37,20 @@ _CASES = (
 
 
 def _make_classifier():
+    """Return the model: the same weights on every rank."""
     torch.manual_seed(5)
     return nn.Linear(6, 3)
 
 
 def _run_rank(dist, call, sizes):
+    """Run the answer on one rank; return what it returned and what it logged."""
     rank, logged = dist.get_rank(), []
     mean = call(_make_classifier(), made_batches(sizes[rank], 11 + rank), dist, logged.append)
     return {"returned": mean, "logged": logged}
 
 
 def _validated_result(judge, got):
+    """Return the result, or refuse it if a rank returned anything else than a Python number."""
     for result in got.values():
         judge.is_a(result["returned"], (int, float), _("a Python number on every rank"))
     return got

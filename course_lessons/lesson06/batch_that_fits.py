@@ -29,6 +29,7 @@ _CASES = (
 
 
 def _random_case(rng):
+    """Return a random case in which memory grows linearly with the batch, but for rounding."""
     few, step = rng.randint(1, 64), rng.randint(1, 64)
     low, slope = rng.randint(10**6, 10**8), rng.randint(10**4, 10**6)
     high = low + slope * step + rng.randint(0, step - 1)

@@ -27,6 +27,7 @@ _DEPTH = 6
 
 @one_thread()
 def _check_answer(answer, judge):
+    """Check output, gradients, calls of the blocks and peak of the activations, with and without dropout."""
     close = nearly(1e-4, 1e-6)
     for x_requires_grad, dropout in ((True, 0.0), (False, 0.0), (False, 0.5), (True, 0.5)):
         right = _forward_and_backward(in_order, x_requires_grad, dropout)
@@ -56,6 +57,7 @@ def _check_answer(answer, judge):
 
 
 def in_order(blocks, x):
+    """Return ``x`` after all blocks, in order and without checkpointing."""
     return functools.reduce(lambda value, block: block(value), blocks, x)
 
 
@@ -64,7 +66,24 @@ _LATE = edited(checkpointed, {"(block, x,": "(lambda value: block(value), x,"})
 
 
 def _forward_and_backward(run, x_requires_grad, dropout, judge=None):
-    """Run blocks forward and backward; return output, gradients, calls and the most activations alive."""
+    """Run ``run(blocks, x)`` and its backward pass on new blocks; return the results as a dict.
+
+    Parameters
+    ----------
+    x_requires_grad
+        Whether the input requires a gradient.
+    dropout
+        The blocks' dropout probability.
+    judge
+        If given, it checks the output before the backward pass.
+
+    Returns
+    -------
+    dict
+        ``"output"``, detached; ``"input"``, ``x.grad`` or None; ``"gradients"``, one for each parameter;
+        ``"calls"``, how many block forward passes ran, recomputation included; ``"peak"``, the peak of the
+        blocks' activations in bytes.
+    """
     torch.manual_seed(0)
     watch, calls = Alive(), []
     blocks = [Block(8, 32, dropout) for _ in range(_DEPTH)]

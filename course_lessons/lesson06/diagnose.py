@@ -22,7 +22,10 @@ def diagnose(message):
 
 
 def _oom_message(requested, capacity, free, allocated, unallocated, context=300.0, others=0.0):
-    """Return CUDA's message; every figure is in MiB. What is left of the capacity is the driver's."""
+    """Return CUDA's out-of-memory message for these figures, in MiB.
+
+    What they leave of the capacity is the driver's.
+    """
     own = allocated + unallocated + context
     figures = requested, capacity, free, others, own, allocated, unallocated
     sizes = [format_size(round(mib * 2**20)) for mib in figures]
@@ -51,7 +54,7 @@ _MESSAGES = (
 
 
 def _random_case(rng):
-    """Return a message of a card of less than 1 GiB, so that every figure is exact."""
+    """Return the message of a card of less than 1 GiB, so that every figure is exact, as a case."""
     free, unallocated, others, allocated = (rng.choice((0, 50, 90, 150, 220)) for _ in range(4))
     reach = free + unallocated
     near = (reach, reach + others, free, unallocated, others, free + others)
@@ -68,6 +71,7 @@ _MISTAKES = {
 
 
 def _validated_result(judge, got):
+    """Return the result if it is one of the three texts, else refuse it."""
     known = ("too large", "fragmented", "someone else")
     if judge.is_a(got, str, _("one of the three texts")) not in known:
         judge.no(seen=got, expected=" / ".join(known))
@@ -75,6 +79,7 @@ def _validated_result(judge, got):
 
 
 def _describe_case(message):
+    """Return the message's figures in words."""
     f = {name: format_size(n) for name, n in memory.figures(message).items()}
     return _(
         "{requested} asked for, where of {capacity} are free {free}, this process has "

@@ -45,6 +45,7 @@ TOLERANCE = 0.02
 
 @one_thread()
 def _check_answer(answer, judge):
+    """Check weights, loss and number of passes; then memory and modelled time on a simulated device."""
     for size in (10, 13, 11, ROWS):
         right, got = after_plain_step(size), after(keeps(answer, judge, 1, 2), size)
         if size == ROWS and got.passes > MOST_PASSES:
@@ -97,7 +98,7 @@ def _check_answer(answer, judge):
 
 
 def _diagnosis_by_weights(change, size):
-    """Return the diagnosis of the known mistake that changes the weights alike."""
+    """Return the diagnosis of the known mistake with the same change of the weights, or "wrong-value"."""
     for diagnosis, known_mistakes in FRUGAL_MISTAKES.items():
         if any(how_far_off(change, after(mistake, size).change) < TOLERANCE for mistake in known_mistakes):
             return diagnosis

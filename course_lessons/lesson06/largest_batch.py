@@ -48,6 +48,7 @@ _SEARCHES = (  # the largest batch that fits, start, limit
 
 @quick_collection()
 def _check_answer(answer, judge):
+    """Check the searches, the default arguments, and that other errors than OutOfMemoryError are raised."""
     for search in _SEARCHES:
         _check_search(answer, judge, *search)
     card = Card(11)
@@ -70,6 +71,7 @@ def _check_answer(answer, judge):
 
 
 def _check_search(answer, judge, most, start, limit):
+    """Check one search on a card on which ``most`` samples fit: result, memory left over, batches tried."""
     card = Card(most)
     where = _("start={start}, limit={limit}, {most} fit").format(start=start, limit=limit, most=most)
     try:

@@ -25,6 +25,7 @@ def state_bytes(model, states_per_parameter):
 
 
 def _make_cases():
+    """Yield new ``(model, states_per_parameter)`` cases; ``model.called`` is its name for the learner."""
     tied = nn.ModuleDict({"words": nn.Embedding(11, 4), "head": nn.Linear(4, 11, bias=False)})
     tied["head"].weight = tied["words"].weight
     masked = nn.Linear(3, 3)
@@ -53,6 +54,7 @@ def _make_cases():
 
 
 def _validated_result(judge, got):
+    """Return the four numbers by key, or refuse the result."""
     keys = ("parameters", "gradients", "optimizer", "buffers")
     judge.is_a(got, dict, _("a dict"))
     if set(got) != set(keys):

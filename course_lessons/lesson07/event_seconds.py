@@ -29,6 +29,7 @@ def event_seconds(work, device, repeats):
 
 
 def _check_answer(answer, judge):
+    """Check time and waits on a simulated device, then the time on the CPU, in up to five attempts."""
     if simgpu.unavailable_reason():
         print(_("Judged on the CPU alone: the simulated device, which has events, is not there."))
     else:
@@ -54,6 +55,7 @@ def _check_answer(answer, judge):
 
 
 def _judge_times(works, judge):
+    """Refuse the first wrong time, with the diagnosis of the likely mistake that gives the same time."""
     for work in works:
         if work.is_right:
             continue

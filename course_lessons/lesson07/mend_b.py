@@ -26,6 +26,7 @@ def mend_b(model, images, labels, order, optimizer, device):
 
 
 def _judge_work(got, judge):
+    """Judge the full run: copies to the device, modelled time and waits."""
     sent = [copy for copy in got.counters.copies if copy.code == "h2d"]
     few = [copy for copy in sent if copy.bytes <= 8]
     most = 8 * len(got.steps)

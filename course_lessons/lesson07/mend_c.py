@@ -24,6 +24,7 @@ def mend_c(model, make_loader, epochs, optimizer, device):
 
 
 def _judge_work(got, judge):
+    """Judge the full run: waits; where it is too slow, how the batches were loaded."""
     if got.seconds <= limit("c"):
         judge_waits(got, judge)
         return

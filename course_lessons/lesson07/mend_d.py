@@ -23,6 +23,7 @@ def mend_d(model, batches, optimizer):
 
 
 def _judge_work(got, judge):
+    """Judge the full run: kernels, calls of the model, waits and modelled time."""
     launches, few = got.counters.launches, reference_run("d").counters.launches
     seen = {
         "seen": _("{launches} kernels, {calls} calls of the model; {seen}").format(

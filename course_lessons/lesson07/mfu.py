@@ -15,9 +15,10 @@ def mfu(flops_per_step, seconds_per_step, peak):
 
 
 class _Shares(OrValueError):
-    """Wants the error to say something; where a share is above 1, another error is no fault of the case."""
+    """An `OrValueError` that refuses errors without a message, and other types for a share above 1."""
 
     def __call__(self, answer, judge):
+        """Check the answer; ``judge.no`` where it is wrong."""
         silent = []
 
         def call(*case):
@@ -37,6 +38,7 @@ class _Shares(OrValueError):
 
 
 def _validated_result(judge, got):
+    """Return the share as a float; refuse an exception that was returned and not raised."""
     if isinstance(got, BaseException):
         judge.no("returned", seen=_("{got!r} returned").format(got=got), expected=_("ValueError raised"))
     return judge.number(got)

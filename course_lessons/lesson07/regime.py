@@ -21,7 +21,10 @@ DEVICE, HOST = ("compute", "memory", "small kernels"), ("loader", "synchronisati
 
 
 def _make_cases():
-    """The plain ones first, those at a limit or with equal shares later: the first wrong one is shown."""
+    """Return combinations of values as `Facts`, those at a limit or with equal shares last.
+
+    The first wrong one is shown to the learner.
+    """
     busy = (0.95, 0.1, 0.5, 1.0, 0.8, 0.7, 0.76, 0.74, 0.75)
     host = ((0.5, 0.1), (0.1, 0.4), (0.0, 0.0), (0.3, 0.5), (0.5, 0.3), (0.22, 0.05), (0.15, 0.15))
     host += ((0.05, 0.19), (0.2, 0.05), (0.05, 0.2), (0.3, 0.3))
@@ -49,6 +52,7 @@ def _diagnose_wrong_name(name, right, case):
 
 
 def _check_answer(answer, judge):
+    """Check the name for each case."""
     for case in _make_cases():
         name, right = judge.is_a(answer(case), str, _("one of the six names")), regime(case)
         if name not in (*DEVICE, *HOST):

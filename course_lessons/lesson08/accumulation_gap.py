@@ -29,11 +29,15 @@ def accumulation_gap(model, loss_fn, x, y, size):
 
 
 def _mode_in_words(module):
+    """Return the module's mode, train or eval, in words."""
     return _("train mode") if module.training else _("eval mode")
 
 
 def _make_case(norm, rows, size, training=True):
-    """Return arguments; the model has gradients, and ``modes`` lists those of its copies' forward passes."""
+    """Return new arguments; ``model.modes`` collects the modes of the copies' forward passes.
+
+    The model has gradients from before.
+    """
     torch.manual_seed(rows)
     bias = norm is not nn.BatchNorm1d  # before that its gradient is noise about 0, and has no gap
     layers = [nn.Linear(6, 8, bias), *([norm(8)] if norm else []), nn.ReLU(), nn.Linear(8, 3)]
@@ -48,6 +52,7 @@ def _make_case(norm, rows, size, training=True):
 
 
 def _compared_value(gap, model, *_):
+    """Return what is compared: the gap, and the model's state after the call."""
     return {
         "gap": gap,
         "forward passes": sorted(model.modes),
@@ -58,6 +63,7 @@ def _compared_value(gap, model, *_):
 
 
 def _describe_case(model, loss_fn, x, y, size):
+    """Return the case in words."""
     layers = ", ".join(type(layer).__name__ for layer in model)
     return _("{count} rows in parts of {size}, layers {layers}, {mode}").format(
         count=len(x), size=size, layers=layers, mode=_mode_in_words(model)

@@ -20,7 +20,7 @@ def bad_labels(labels, classes, ignore_index=-100):
 
 
 def _refused(labels, classes, ignore_index=-100):
-    """Return the rows whose label PyTorch's own loss refuses."""
+    """Return the rows whose label ``F.cross_entropy`` refuses: the reference of the check."""
     refused = []
     for row, label in enumerate(labels[:, None]):
         try:
@@ -31,6 +31,7 @@ def _refused(labels, classes, ignore_index=-100):
 
 
 def _random_case(rng):
+    """Return a random ``(labels, classes, ignore_index)``, with labels inside and outside the range."""
     classes = rng.randint(2, 6)
     ignore = rng.choice((-100, -100, -1, 0, 255, classes))
     some = [*range(-2, classes + 3), -100, ignore, ignore]
@@ -48,6 +49,7 @@ _MISTAKES = {
 
 
 def _validated_result(judge, got):
+    """Return the rows as a list of Python numbers; refuse a tensor or a mask."""
     rows = [plain(row) for row in judge.listed(got, _("a list of row numbers"))]
     if isinstance(got, torch.Tensor) or bool in map(type, rows):
         mask = bool in map(type, rows) and "mask"
@@ -56,6 +58,7 @@ def _validated_result(judge, got):
 
 
 def _describe_case(labels, classes, ignore_index=-100):
+    """Return the case in words."""
     return _("labels {labels}, {classes} classes, ignore_index {ignore_index}").format(
         labels=labels.tolist(), classes=classes, ignore_index=ignore_index
     )

@@ -31,7 +31,10 @@ _CASES = (
 
 
 def _run_case(function, sizes, dtype, shift):
-    """Return each rank's mean and variance, where rank r has ``sizes[r]`` rows."""
+    """Return each rank's mean and variance, where rank r has ``sizes[r]`` rows.
+
+    Raises what the judge raises for a hang, a mismatch or a wrong type.
+    """
 
     def run_rank(dist, call):
         rank = dist.get_rank()
@@ -64,11 +67,13 @@ _close = nearly(1e-3, 1e-5)
 
 
 def _fallback_diagnosis(got, right, sizes, dtype, shift):
+    """Return the diagnosis of results that agree with no known mistake."""
     # The simplest cases come first: where the first wrong one is shifted, the others are right.
     return "loses-digits" if shift and _close(got["mean"], right["mean"]) else "wrong-value"
 
 
 def _describe_case(sizes, dtype, shift):
+    """Return the case in words."""
     return _("{sizes} rows on the ranks").format(sizes=list(sizes)) + (
         _(", means near {shift:g}").format(shift=shift) if shift else ""
     )

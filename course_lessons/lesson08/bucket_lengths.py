@@ -23,6 +23,7 @@ def bucket_lengths(lengths, per_shape, per_token):
 
 
 def _total_seconds(chosen, lengths, per_shape, per_token):
+    """Return the cost in seconds when each sequence is padded to the next length in ``chosen``."""
     padded = sum(min(b for b in chosen if b >= n) for n in lengths)
     return per_shape * len(chosen) + per_token * padded
 
@@ -37,6 +38,7 @@ _CASES = (
 
 
 def _random_case(rng):
+    """Return a random ``(lengths, per_shape, per_token)`` with 2 to 5 different lengths."""
     some = rng.sample((10, 12, 20, 30, 35, 50, 64, 70, 90, 100), rng.randint(2, 5))
     lengths = [n for n in some for _ in range(rng.randint(1, 5))]
     rng.shuffle(lengths)
@@ -44,7 +46,7 @@ def _random_case(rng):
 
 
 def _one_by_one(lengths, *costs):
-    """Add one length at a time to the longest, as long as it gets cheaper."""
+    """Return lengths chosen greedily, one at a time, as long as the total gets cheaper: a known mistake."""
     chosen = sorted(set(lengths))[-1:]
     while True:
         longer = [sorted({*chosen, n}) for n in lengths]
@@ -66,12 +68,16 @@ _MISTAKES = {
 
 
 def _compared_value(got, lengths, *costs):
-    """Return what the list costs, and the list; no number where it is not a list to pad to."""
+    """Return ``(seconds, lengths)``; the seconds are NaN if sequences cannot be padded to the list.
+
+    It must be sorted, without duplicates, and long enough.
+    """
     fits = got == sorted(set(got)) and max(got, default=0) >= max(lengths, default=0)
     return _total_seconds(got, lengths, *costs) if fits else math.nan, got
 
 
 def _format_value(seen):
+    """Return the list, and its seconds if it has any, as text."""
     numbers = f"[{', '.join(f'{n:g}' for n in seen[1])}]"
     return (
         numbers
@@ -81,6 +87,7 @@ def _format_value(seen):
 
 
 def _describe_case(lengths, per_shape, per_token):
+    """Return the case in words."""
     counts = ", ".join(_("{k} of {n}").format(k=k, n=n) for n, k in sorted(Counter(lengths).items()))
     return _("{counts}; {per_shape:g} s a length, {per_token:g} s a token").format(
         counts=counts or _("no sequences"), per_shape=per_shape, per_token=per_token

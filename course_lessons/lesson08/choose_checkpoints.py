@@ -37,6 +37,7 @@ _CASES = (
 
 
 def peak_of(blocks, chosen):
+    """Return the peak memory in MB when the blocks with the numbers in ``chosen`` are checkpointed."""
     kept = most = 0
     for number, (entry, inside, _) in enumerate(blocks):
         most = max(most, kept + entry + inside)
@@ -45,6 +46,7 @@ def peak_of(blocks, chosen):
 
 
 def _random_case(rng):
+    """Return random ``(blocks, budget)``; the budget is the peak of a random choice, or 1 MB less."""
     sizes = range(rng.randint(2, 5))
     blocks = [(rng.randint(1, 9), rng.randint(5, 40), float(rng.choice((1, 2, 3, 5, 8)))) for _ in sizes]
     chosen = {number for number in sizes if rng.random() < 0.5}
@@ -52,6 +54,7 @@ def _random_case(rng):
 
 
 def _with_last_block(blocks, budget):
+    """Return the right choice with the last block added: a known mistake."""
     right = choose_checkpoints(blocks, budget)
     return right and right | {len(blocks) - 1}
 
@@ -67,6 +70,7 @@ _MISTAKES = {
 
 
 def _validated_result(judge, got):
+    """Return the block numbers as a set of ints, or None, or refuse the result."""
     if got is None:
         return None
     if not isinstance(got, (set, frozenset)):
@@ -75,7 +79,7 @@ def _validated_result(judge, got):
 
 
 def _compared_value(got, blocks, budget):
-    """Return what a choice is where it is not right, its seconds or else its MB, and the choice in words."""
+    """Return ``(diagnosis if wrong, seconds or MB, the choice in words)``, or None for None."""
     if got is None:
         return None
     if not got <= set(range(len(blocks))):

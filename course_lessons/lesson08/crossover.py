@@ -18,6 +18,7 @@ def crossover(rows):
 
 
 def _make_rows(speedups):
+    """Return rows ``(size, cpu_seconds, device_seconds, speedup)`` for speed-ups by size."""
     return [(n, s * 1e-6 * n, 1e-6 * n, s) for n, s in speedups.items()]
 
 
@@ -35,6 +36,7 @@ _CASES = [
 
 
 def _random_case(rng):
+    """Return a random case, 2 to 5 rows in any order."""
     sizes = rng.sample((16, 32, 48, 64, 100, 128, 200, 256), rng.randint(2, 5))
     return (_make_rows({n: rng.choice((0.5, 0.9, 1.0, 1.1, 1.5, 3.0)) for n in sizes}),)
 

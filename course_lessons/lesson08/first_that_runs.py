@@ -32,7 +32,11 @@ _BUGS = ValueError(), KeyError(1), KeyboardInterrupt(), AssertionError(), Assert
 
 
 class _Work:
-    """Work that runs on some devices only; there it raises ``bug`` if given, or returns ``result``."""
+    """A stand-in for ``work``; ``tried`` lists the devices it was called with.
+
+    It raises ``_REFUSALS[device]`` on a device listed there; on others ``bug``, if given, or it returns
+    ``result``.
+    """
 
     def __init__(self, result="result", bug=None):
         self.result, self.bug = result, bug
@@ -48,6 +52,7 @@ class _Work:
 
 
 def _make_cases():
+    """Yield new ``(work, devices)`` cases."""
     for devices in (["hpu", "cpu"], ["cpu"], *([name, "cpu"] for name in _REFUSALS)):
         yield _Work(), devices
     for result in (None, 0, [], False):
@@ -59,7 +64,10 @@ def _make_cases():
 
 
 def _run_case(function, work, devices):
-    """Return the pair that a call gives, or what came out of it in words."""
+    """Return the pair that a call returns, or what it raises: in words, for a RuntimeError as a dict.
+
+    An error of any other kind is raised again.
+    """
     try:
         return tuple(Judge().is_a(function(work, devices), (tuple, list), _("a pair: device, result")))
     except BaseException as raised:
@@ -74,6 +82,7 @@ def _run_case(function, work, devices):
 
 
 def _describe_case(work, devices):
+    """Return the case in words."""
     does = (
         _("raises {bug!r}").format(bug=work.bug)
         if work.bug

@@ -20,14 +20,17 @@ def first_tokens(encoder, batches):
 
 
 class _Mixing(nn.Module):
-    """Lets every token see the others of its row."""
+    """Adds the mean of a row's tokens to each of them."""
 
     def forward(self, x):
         return x + x.mean(1, keepdim=True)
 
 
 class _Encoding:
-    """An encoder, and batches of ``sizes``, rows and tokens, that are given out one at a time."""
+    """An encoder and its batches, with a record of the memory that a call of the answer holds.
+
+    ``sizes`` are the batches' ``(rows, tokens)``; ``held`` has, after the last batch, the bytes by diagnosis.
+    """
 
     def __init__(self, sizes, dtype):
         torch.manual_seed(len(sizes))
@@ -43,17 +46,18 @@ class _Encoding:
         self.trained, self.asked = False, 0
 
     def note(self, name, result, args):
-        """Note the memory of an operation's result."""
+        """Record the memory of an operation's result (a callback of ``Operations``)."""
         for tensor in tensors_in([result]):
             storage = tensor.untyped_storage()
             self._made[storage._cdata] = weakref.ref(storage), storage.nbytes()
 
     def _record_output(self, module, args, output):
+        """Record an output (a forward hook of the encoder)."""
         self.outputs.add(output)
         self.trained |= module.training
 
     def batches(self):
-        """Give out copies of the batches; note at the end what is held."""
+        """Yield copies of the batches; after the last one record what is held."""
         for x in self._batches:
             copy = x.clone()
             self.given.add(copy)
@@ -71,6 +75,7 @@ class _Encoding:
 
 @one_thread()
 def _check_answer(answer, judge):
+    """Check the encoder's mode, the memory held at the end, and the tokens."""
     for sizes, dtype in (
         ([(4, 9)] * 16, torch.float32),
         ([(5, 7), (2, 12), (3, 6), *[(1, 40)] * 14], torch.float64),

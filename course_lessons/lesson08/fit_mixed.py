@@ -30,7 +30,10 @@ def fit_mixed(model, batches, optimizer):
 
 
 def _train_and_record(fit, device):
-    """Train a small model on three batches, and return what was seen; in float16 the second one overflows."""
+    """Train a small model on three batches; return a namespace of what was recorded.
+
+    On another device than a CPU, the second batch overflows float16.
+    """
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -52,6 +55,7 @@ def _train_and_record(fit, device):
 
 
 def _check_answer(answer, judge):
+    """Check the answer's training against the reference's, on the CPU and on a simulated device."""
     with other_device() as other:
         for device in (torch.device("cpu"), other):
             if device.type != "meta":
@@ -61,6 +65,7 @@ def _check_answer(answer, judge):
 
 
 def _judge_on_device(device, got, right, judge):
+    """Compare the record of an answer's training on a device with the reference's."""
     where = _(" on {device}").format(device=device.type)
     for text in got.warnings:
         if re.search("torch.cuda.amp|CUDA is not available|'cuda'", text):

@@ -31,6 +31,7 @@ _CASES = (
 
 
 def _random_case(rng):
+    """Return a random ``(capacity, batch, formats)``; in many of them only some plans fit."""
     batch = rng.choice((6, 12, 20, 30, 36, 60, 96))
     fixed, row = rng.randint(100, 900), rng.randint(5, 60)
     formats = {}
@@ -52,6 +53,7 @@ _MISTAKES = {
 
 
 def _validated_result(judge, got):
+    """Return ``(name, rows, parts)`` with Python ints where possible, or None, or refuse the result."""
     if got is None or len(judge.is_a(got, (tuple, list), _("a tuple, or None"))) != 3:
         return got
     name, *counts = got
@@ -60,6 +62,7 @@ def _validated_result(judge, got):
 
 
 def _describe_case(capacity, batch, formats):
+    """Return the case in words."""
     figures = "; ".join(f"{name}: {', '.join(f'{n:g}' for n in f)}" for name, f in formats.items())
     return _("{batch} samples a step, {capacity:g} bytes ({figures})").format(
         batch=batch, capacity=capacity, figures=figures

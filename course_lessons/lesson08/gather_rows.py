@@ -33,7 +33,10 @@ _CASES = (
 
 
 def _run_case(function, sizes, shape, dtype):
-    """Return each rank's result, where rank r has ``sizes[r]`` rows, one of them of zeros."""
+    """Return each rank's result, where rank r has ``sizes[r]`` rows, the second of them zeros.
+
+    Raises what the judge raises for a hang, unequal sizes or a wrong type.
+    """
 
     def run_rank(dist, call):
         rank = dist.get_rank()

@@ -26,22 +26,25 @@ class _CudaDeviceProperties(NamedTuple):
 
 
 class Cuda:
-    """Stands in for ``torch.cuda`` on a machine with these cards."""
+    """A stand-in for ``torch.cuda`` on a machine with these cards, ``(name, bytes)`` each."""
 
     def __init__(self, *cards):
         self.cards = [_CudaDeviceProperties(*card) for card in cards]
 
     def device_count(self):
+        """Return the number of cards."""
         return len(self.cards)
 
     def is_available(self):
+        """Return whether there is a card."""
         return bool(self.cards)
 
     def get_device_name(self, device=None):
+        """Return a card's name."""
         return self.get_device_properties(device).name
 
     def get_device_properties(self, device=None):
-        """Return a card's name and memory, or fail as CUDA does."""
+        """Return a card's name and memory; raise RuntimeError, as CUDA does, if there is no such card."""
         if not self.cards:
             raise RuntimeError("Found no NVIDIA driver on your system.")
         index = device if isinstance(device, int) else torch.device(device or "cuda").index or 0
@@ -75,6 +78,7 @@ _LINES = ComparesToReference(
 
 
 def _check_answer(answer, judge):
+    """Check the lines for each machine, then that a machine without a card gives an empty list."""
     _LINES(answer, judge)
     try:
         got = answer(Cuda())

@@ -21,7 +21,7 @@ _DEPRECATED = set()
 
 
 class _Row(NamedTuple):
-    """A row of ``profile.key_averages()``: microseconds, with and without what was called inside."""
+    """A row of ``profile.key_averages()``: times in microseconds, ``self_`` without those of nested rows."""
 
     key: str
     count: int
@@ -31,6 +31,7 @@ class _Row(NamedTuple):
     self_device_time_total: float = 0
 
     def __getattr__(self, name):
+        """Return a time by its deprecated ``cuda`` name, and add the name to ``_DEPRECATED``."""
         if name not in ("cuda_time_total", "self_cuda_time_total"):
             raise AttributeError(_("a row has no {name}").format(name=name))
         _DEPRECATED.add(name)
@@ -55,6 +56,7 @@ DEVICE_ROWS = (
 
 
 def _random_case(rng):  # no two rows have the same time
+    """Return a random ``(events, n)``, with or without device times; no two self times are equal."""
     size, on_device = rng.randint(3, 8), rng.random() < 0.6
     rows = []
     for cpu, device, more, most in zip(*(rng.sample(range(12), size) for _ in range(4)), strict=True):
@@ -75,6 +77,7 @@ MISTAKES = {
 
 
 def _describe_case(rows, n):
+    """Return the case in words."""
     where = "GPU" if any(row.self_device_time_total for row in rows) else "CPU"
     name = "self_device_time_total" if where == "GPU" else "self_cpu_time_total"
     times = ", ".join(f"{row.key} {getattr(row, name):g}" for row in rows)
@@ -95,6 +98,7 @@ _ORDER = ComparesToReference(
 
 
 def _check_answer(answer, judge):
+    """Check the order, then that no deprecated attribute was read."""
     _DEPRECATED.clear()
     _ORDER(answer, judge)
     judge.expect(_("deprecated names that were read"), sorted(_DEPRECATED), [])

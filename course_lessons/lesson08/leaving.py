@@ -29,7 +29,7 @@ LEAVING = ("float16", "float32", "float16", "float16", "float32", "float16")
 
 
 def traced_dtypes():
-    """Run ``six_results`` under autocast on a simulated device; return the dtypes."""
+    """Return the dtypes of ``six_results`` under autocast on a simulated device; ``LEAVING`` without one."""
     if simgpu.unavailable_reason():
         return LEAVING
     with memory.temporary_device("1 GB") as device:
@@ -52,6 +52,7 @@ _RESULTS = {
 
 
 def _check_answer(answer, judge):
+    """Check the six names, and tell how many are right."""
     given = judge.listed(answer, _("six names of dtypes"))
     names = [str(name).removeprefix("torch.") for name in given]
     right = traced_dtypes()

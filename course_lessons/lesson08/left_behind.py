@@ -33,7 +33,7 @@ def left_behind(module, device):
 
 
 class Part(nn.Module):
-    """Holds what it is given, under its names."""
+    """A module whose attributes are the keyword arguments."""
 
     def __init__(self, **held):
         super().__init__()
@@ -56,6 +56,7 @@ _MODULES = (
 
 
 def _make_cases():
+    """Yield a new module for each text of ``_MODULES``, with each device; ``module.text`` is the text."""
     names = {name: torch.empty(1, device=name) for name in ("cpu", "meta")}
     for text in _MODULES:
         for name in names:
@@ -65,6 +66,7 @@ def _make_cases():
 
 
 def _compared_value(got, module, device):
+    """Return what is compared: the names, and what is left behind after the call."""
     return {"names": got, "left behind after the call": left_behind(module, device)}
 
 
@@ -86,6 +88,7 @@ _NAMES = ComparesToReference(
 
 
 def _check_answer(answer, judge):
+    """Check the names, and two devices of one type where there is a simulated GPU."""
     _NAMES(answer, judge)
     if simgpu.unavailable_reason():
         return  # there is no second device of one type to be had

@@ -23,7 +23,10 @@ def masked_loss(logits, targets, mask):
 
 
 def _make_case(kept, rows=12, classes=5, nan=()):
-    """Return logits, targets and mask. Targets of padding are -1, logits of the rows ``nan`` are NaN."""
+    """Return ``(logits, targets, mask)``: the rows in ``kept`` count, logits of the rows in ``nan`` are NaN.
+
+    Targets of the other rows are -1.
+    """
     generator = torch.Generator().manual_seed(10 * rows + len(kept))
     mask = torch.zeros(rows, dtype=torch.bool)
     mask[list(kept)] = True
@@ -34,13 +37,14 @@ def _make_case(kept, rows=12, classes=5, nan=()):
 
 
 def _validated_result(judge, got):
+    """Return the result if it is a tensor with one element, else refuse it."""
     judge.is_a(got, torch.Tensor, _("a tensor with one number"))
     judge.expect(_("numbers in the loss"), got.numel(), 1)
     return got
 
 
 def _compared_value(got, logits, targets, mask):
-    """Return the loss and the gradient of the logits; of a loss that is NaN only whether it has a graph."""
+    """Return the loss and the gradient of the logits; for a loss of NaN only whether it has a graph."""
     if got.requires_grad:
         got.sum().backward()
     nan = math.isnan(got.item())
@@ -48,6 +52,7 @@ def _compared_value(got, logits, targets, mask):
 
 
 def _describe_case(logits, targets, mask):
+    """Return the case in words."""
     nan = logits[:, 0].isnan()
     text = _("{sum} of {n_mask} rows that count").format(sum=int(mask.sum()), n_mask=len(mask))
     return (
@@ -91,6 +96,7 @@ _MEANS = ComparesToReference(
 
 @one_thread()
 def _check_answer(answer, judge):
+    """Check that the host does not wait, on a simulated device, then loss and gradient."""
     if problem := simgpu.unavailable_reason():
         print(
             _("Judged without the simulated device, so waits are not counted. {problem}").format(

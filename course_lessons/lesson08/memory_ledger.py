@@ -28,7 +28,7 @@ LEDGER = (
 
 @functools.cache
 def ledger():
-    """Return what is allocated after each line of `LEDGER`, in MiB; on the device that has no values."""
+    """Return the MiB allocated after each line of `LEDGER`, a tuple; it runs them on the meta device."""
     names = {"torch": torch, "device": "meta"}
     totals = []
     for line in LEDGER:
@@ -40,6 +40,7 @@ def ledger():
 
 
 def _check_answer(answer, judge):
+    """Check the nine numbers, and refuse the first wrong one."""
     given = judge.listed(answer, _("a list of nine numbers"))
     judge.expect("numbers", len(given), len(LEDGER))
     if None in given:

@@ -50,7 +50,7 @@ MISTAKES = {
 
 
 class _Load:
-    """Stands in for ``torch.load``, and notes which files it was asked for."""
+    """A stand-in for ``torch.load``; ``asked`` lists the files of its calls, ``raised`` is its last error."""
 
     def __init__(self, folder, files):
         self.folder, self.files = folder, files
@@ -67,7 +67,7 @@ class _Load:
 
 
 def _run_case(function, folder, load):
-    """Return what a call gives, or in words that an error of ``load`` came out."""
+    """Return what a call returns, or in words the error of ``load`` that it did not catch."""
     try:
         return function(folder, load)
     except Exception as error:
@@ -77,11 +77,13 @@ def _run_case(function, folder, load):
 
 
 def _describe_case(folder, load):
+    """Return the files of the folder in words."""
     files = (f"{n} ({c.__name__ if isinstance(c, type) else c})" for n, c in load.files.items())
     return _("the folder: {files}").format(files=", ".join(files) or _("empty"))
 
 
 def _check_answer(answer, judge):
+    """Check the answer in temporary folders with the files of ``_FOLDERS``, the oldest first."""
     with tempfile.TemporaryDirectory() as parent:
         folders = [Path(parent, str(number)) for number in range(len(_FOLDERS))]
         for folder, files in zip(folders, _FOLDERS, strict=True):

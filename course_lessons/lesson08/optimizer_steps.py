@@ -37,6 +37,7 @@ _MISTAKES = {
 
 
 def _random_case(rng):
+    """Return random arguments; two thirds of the cases may end in an incomplete batch."""
     batch_size = rng.randint(1, 40)
     tail = rng.choice((0, 1, 1)) * rng.randrange(batch_size)
     samples = max(1, batch_size * rng.randint(0, 12) + tail)
@@ -44,6 +45,7 @@ def _random_case(rng):
 
 
 def _describe_case(n, b, k, e, drop=False):
+    """Return the case in words."""
     return _("{n} samples, batches of {b}, accumulate {k}, {e} epochs, drop_last={drop}").format(
         n=n, b=b, k=k, e=e, drop=drop
     )

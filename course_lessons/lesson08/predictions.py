@@ -28,6 +28,7 @@ _SIZES = ((4, 4, 4), (3, 5, 2), (2, 4, 1), (2, 6, 1, 3), (1,))
 
 
 def _make_case(sizes, device=torch.device("cpu")):  # noqa: B008  (a constant)
+    """Return the arguments of ``predictions`` for these batch sizes; ``landing`` has three rows to spare."""
     torch.manual_seed(sum(sizes))
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5)).requires_grad_(False)
     for p in model.parameters():
@@ -39,6 +40,7 @@ def _make_case(sizes, device=torch.device("cpu")):  # noqa: B008  (a constant)
 
 
 def _validated_result(judge, got):
+    """Return the class numbers as a list, or refuse the result."""
     return list(judge.is_a(got, (list, tuple), _("a list of class numbers")))
 
 
@@ -74,6 +76,7 @@ _VALUES = ComparesToReference(
 
 
 def _check_answer(answer, judge):
+    """Check the values on the CPU, then values and waits on a simulated device."""
     answer = keeps(answer, judge, 1)
     _VALUES(answer, judge)  # on the CPU no copy is late
     if simgpu.unavailable_reason():

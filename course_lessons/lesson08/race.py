@@ -31,7 +31,7 @@ _CREATIONS = ("rand", "empty", "uniform", "normal", "ones", "zeros")
 
 
 class _Timer:
-    """Stands in for ``measure``: notes what the work does, and gives times that fit its size and device."""
+    """A stand-in for ``measure``: records what the work does, and returns a time by its size and device."""
 
     def __init__(self, seconds):
         self.seconds, self.timed = seconds, []
@@ -52,6 +52,7 @@ class _Timer:
 
 
 def _judge_timed_work(fn, device, operations, waits, judge):
+    """Refuse timed work that is anything but one product of two float32 matrices on the right device."""
     if not callable(fn):
         judge.no("not-a-function-timed", seen=type(fn).__name__, expected=_("a function"))
     names = [name for name, _, _ in operations]
@@ -79,12 +80,14 @@ def _judge_timed_work(fn, device, operations, waits, judge):
 
 
 def _check_answer(answer, judge):
+    """Check the rows and the timed work for a list and a generator of sizes, and either order of devices."""
     with other_device() as other:
         _judge_race(answer, "rows", [8, 32], list, ("cpu", other), judge)
         _judge_race(answer, _("rows of a generator"), [5, 3, 24], iter, (other, "cpu"), judge)
 
 
 def _judge_race(answer, what, sizes, kind, devices, judge):
+    """Check one call of the answer; ``what`` names the rows for the learner, ``kind`` wraps the sizes."""
     first = torch.device(devices[0]).type
 
     def seconds(device, n):

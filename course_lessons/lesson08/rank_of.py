@@ -27,7 +27,7 @@ _HALVES = [{n: "1" for n in some} for k in (2, 1) for some in itertools.combinat
 
 
 def _random_case(rng):
-    """Return the environment of one of several processes, in any order."""
+    """Return the environment of one of several processes, its variables in any order, as a case."""
     world = rng.randrange(2, 40)
     local = rng.randrange(world)
     values = dict(zip(_NAMES, (rng.randrange(local, world), local, world), strict=True))
@@ -35,6 +35,7 @@ def _random_case(rng):
 
 
 def _validated_result(judge, got):
+    """Return the three numbers as a tuple, or refuse the result."""
     judge.is_a(got, (tuple, list), _("three numbers, in a tuple"))
     if any(isinstance(number, str) for number in got):
         judge.no("strings", seen=got, expected=_("whole numbers"))
@@ -55,6 +56,7 @@ _STARTED = ComparesToReference(
 
 
 def _check_answer(answer, judge):
+    """Check an environment without the variables, complete ones, and incomplete ones."""
     for environment in ({}, {"PATH": "/usr/bin", "MASTER_PORT": "29500"}):
         try:
             got = _validated_result(judge, answer(environment))

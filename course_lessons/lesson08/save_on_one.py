@@ -26,7 +26,12 @@ class _Net(nn.Module):
 
 
 def _run_rank(dist, answer):
-    """Return what a rank saved, and the state of its model."""
+    """Run the answer on one rank of the simulated cluster.
+
+    Returns the list of arguments with which it called ``save``, and the state_dict of the unwrapped model.
+    Records the spans ``save`` and ``go on``, by which the check sees whether a rank returned before the
+    file was written.
+    """
     saved = []
 
     def save(values):
@@ -41,6 +46,7 @@ def _run_rank(dist, answer):
 
 
 def _check_answer(answer, judge):
+    """Check on 2, 1 and 4 ranks who saves, what is saved, and that all ranks wait for it."""
     for ranks in (2, 1, 4):
         run = on_ranks(_run_rank, answer, ranks, judge, "hang")
         saved, right = run.results[0]

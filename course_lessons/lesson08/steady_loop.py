@@ -36,7 +36,7 @@ _STEPS = 5
 
 
 def _run_case(device, loop, *sizes):
-    """Return what the loop returns for batches of these sizes, the weights that it leaves, and its waits."""
+    """Run the loop on batches of these sizes; return ``(result, weights, number of waits)``."""
     torch.manual_seed(sum(sizes))
     model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
@@ -47,7 +47,10 @@ def _run_case(device, loop, *sizes):
 
 
 def _memory_use(loop):
-    """Return a loop's peak, the bytes by which it grows after its second step, and the blocks freed."""
+    """Run the loop on a simulated device; return ``(peak, growth, blocks freed)``.
+
+    Peak and growth are in bytes; the growth is from the second step to the last.
+    """
     held = []
     with memory.temporary_device("2 GB") as device, memory.NoData():
         stats = functools.partial(torch.sim.memory_stats, device)
@@ -63,6 +66,10 @@ def _memory_use(loop):
 @one_thread()
 @mock.patch("gc.collect", return_value=0)  # counted and left out: it takes long
 def _check_answer(answer, judge, collect):
+    """Check hits and weights, then memory, calls of ``gc.collect`` and waits.
+
+    ``collect`` is the mock that takes its place.
+    """
     problem = simgpu.unavailable_reason()
     with nullcontext(torch.device("cpu")) if problem else memory.temporary_device("1 GB") as device:
         ComparesToReference(

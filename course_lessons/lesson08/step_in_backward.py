@@ -24,7 +24,7 @@ def step_in_backward(model, make_optimizer):
 
 
 def _make_network():
-    """Return a network with a frozen layer, and one that is used twice."""
+    """Return a network with a frozen layer, and a layer that is used twice."""
     torch.manual_seed(5)
     layers = [nn.Linear(6, 8), *(nn.Linear(8, 8) for _ in range(5))]
     layers[1].requires_grad_(False)
@@ -33,9 +33,9 @@ def _make_network():
 
 
 def _train_three_steps(make_optimizer, fuse=None):
-    """Train for three steps, by the plain loop or with ``fuse``.
+    """Train for three steps, by the plain loop or with ``fuse``, such as the answer.
 
-    Returns by how much the weights moved, whether each that trains kept its place in the first step, the
+    Returns the change of each weight, whether each trainable one was unchanged after the first step, the
     gradients left after backward, and the most bytes of gradients at once.
     """
     model = _make_network()
@@ -63,6 +63,7 @@ _FORGETFUL = edited(step_in_backward, {"optimizers[parameter].step()": "make_opt
 
 @one_thread()
 def _check_answer(answer, judge):
+    """Check with two optimisers that all weights are trained rightly, and gradients are freed one by one."""
     largest = max(p.nbytes for p in _make_network().parameters())
     for make_optimizer in (
         functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9),

@@ -33,7 +33,7 @@ def train_logged(model, batches, optimizer, every, clock, log):
 
 
 def _run_case(train, sizes, every):
-    """Return the lines of the log and the trained weights; the clock moves in forward passes alone."""
+    """Return the log's lines and the trained weights; the virtual clock advances in forward passes only."""
     torch.manual_seed(len(sizes))
     now, lines = 40.0, []
 
@@ -53,6 +53,7 @@ def _run_case(train, sizes, every):
 
 
 def _validated_result(judge, got):
+    """Return the result, or refuse tensors in a line of the log."""
     for line in got["lines"]:
         if isinstance(line["loss"], torch.Tensor) or isinstance(line["rate"], torch.Tensor):
             judge.no(seen=line, expected=_("Python numbers"))
@@ -84,6 +85,7 @@ _LINES = ComparesToReference(
 
 @one_thread()
 def _check_answer(answer, judge):
+    """Check lines and weights on the CPU, then waits and rates on a simulated device."""
     _LINES(keeps(answer, judge, 1), judge)
     if problem := simgpu.unavailable_reason():
         print(_("Judged on the CPU alone, where nothing waits. {problem}").format(problem=problem))

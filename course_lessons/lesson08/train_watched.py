@@ -32,7 +32,7 @@ def train_watched(model, batches, optimizer, every):
 
 
 class _Shifted(nn.Linear):
-    """A classifier; the last input is added to the first logit, so it can make a loss infinite."""
+    """A classifier that adds the last input to the first logit, by which the loss can become infinite."""
 
     def forward(self, x):
         logits = super().forward(x[:, :6])
@@ -40,7 +40,11 @@ class _Shifted(nn.Linear):
 
 
 def _run_case(device, train, n, every, broken):
-    """Train with some batches whose loss is not finite; return result, steps, weights and waits."""
+    """Train on ``n`` batches; return ``(result, steps, weights, waits)``.
+
+    ``broken`` maps numbers of batches to the values that make their losses infinite or NaN. The weights
+    are None if the training stopped early.
+    """
     torch.manual_seed(n)
     model = _Shifted(6, 3).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -95,6 +99,7 @@ _RESULTS = ComparesToReference(
 
 @one_thread()
 def _check_answer(answer, judge):
+    """Check result, steps and weights on the CPU, then the number of waits on a simulated device."""
     _RESULTS(keeps(answer, judge, 1), judge)
     if simgpu.unavailable_reason():
         print(_("Judged without the simulated device: the result, not the reads."))

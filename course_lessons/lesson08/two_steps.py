@@ -27,7 +27,10 @@ def two_steps(model, x, y, loss_fn, optimizers, scaler, dtype):
 
 
 def _make_case(*overflows):
-    """Return the arguments of the last of some steps; for each the part is named that overflows."""
+    """Return the arguments of the last of ``len(overflows)`` steps; the earlier ones have been made.
+
+    Each of ``overflows`` names the part whose gradients overflow in that step: "first", "second" or "none".
+    """
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
     model.overflows, model.dtypes, model.backwards = overflows, set(), []
@@ -52,6 +55,7 @@ def _make_case(*overflows):
 
 
 def _validated_result(judge, got):
+    """Return the loss, or refuse anything else than a tensor without a graph."""
     loss = judge.is_a(got, torch.Tensor, _("a tensor"))
     if loss.requires_grad:
         judge.no(seen=loss, expected=_("the loss without its graph"))
@@ -59,6 +63,7 @@ def _validated_result(judge, got):
 
 
 def _compared_value(got, model, x, y, loss_fn, optimizers, scaler, dtype):
+    """Return what is compared; the learner reads the keys."""
     return {
         "loss": got,
         "dtypes out of the layers": sorted(model.dtypes),

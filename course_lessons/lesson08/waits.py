@@ -43,7 +43,7 @@ WAITS = 15
 
 
 def count_waits():
-    """Run ``four_steps`` on a simulated device of its own; return how often the host waited."""
+    """Return how often the host waits in ``four_steps`` on a simulated device; ``WAITS`` without one."""
     if simgpu.unavailable_reason():
         return WAITS
     with memory.temporary_device("1 GB") as device:
@@ -57,6 +57,7 @@ def count_waits():
 
 
 def _check_answer(answer, judge):
+    """Check the number; a known difference from the right one gets its diagnosis."""
     got, right = judge.number(answer), count_waits()
     diagnoses = {1 - right: "end-only", -8: "eight-few", -4: "four-few", -2: "two-few"}
     diagnoses |= dict.fromkeys((4, 8, 12), "four-many")

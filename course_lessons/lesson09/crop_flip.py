@@ -32,6 +32,7 @@ _CASES = (
 
 
 def _check_answer(answer, judge):
+    """Check crops and their frequencies, number of operations, waits and copies."""
     for seed, (shape, dtype, pad, flip) in enumerate(_CASES, 905_117):  # no seed that anybody takes
         images = numbered(*shape, dtype)
         crops = candidates(images, pad)
@@ -67,7 +68,10 @@ def _check_answer(answer, judge):
 
 
 def _find_crops(crops, got, judge):
-    """Return for each image how far down and to the right it was cut, and whether it is mirrored."""
+    """Return for each image its offset down, its offset to the right, and whether it is mirrored.
+
+    ``crops`` are all possible crops of the images. Refuses an image that is none of them.
+    """
     hits = (crops == got).flatten(3).all(3).flatten(0, 1)
     for first in (~hits.any(0)).nonzero().flatten().tolist():
         seen = _("image {first}: {got} (rows and columns, numbered from 1)").format(
@@ -80,7 +84,7 @@ def _find_crops(crops, got, judge):
 
 
 def _judge_frequencies(calls, pad, flip, judge):
-    """Judge whether what two calls drew comes as often as it should, and independently."""
+    """Judge whether offsets and mirroring in two calls have the right frequencies and are independent."""
     side = 2 * pad + 1
 
     def judge_share(hits, chance, what, diagnosis="wrong-value"):

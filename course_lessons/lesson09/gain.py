@@ -30,9 +30,10 @@ def gain(old, new, rounds, clock):
 
 
 class _SharedMachine:
-    """A machine that others use too: how long a call takes depends on when it is made.
+    """A machine with other users, on virtual time: how long a call takes depends on when it is made.
 
-    The first call of each loop is slow, and every call that comes second in a round is so by ``second``.
+    ``old`` and ``new`` are seconds, ``load`` the factors by round. The first call of each takes 9 times
+    as long, and the second call of a round ``second`` times.
     """
 
     def __init__(self, old, new, load, second):
@@ -40,9 +41,11 @@ class _SharedMachine:
         self._seconds = {"old": old, "new": new}
 
     def clock(self):
+        """Return the virtual time in seconds."""
         return self.now
 
     def run(self, which):
+        """Advance the time by one call of ``which``, "old" or "new", and add it to ``calls``."""
         seconds = self._seconds[which] * (1 if which in self.calls else 9)
         done = len(self.calls) - 2
         if done >= 0:
@@ -53,17 +56,20 @@ class _SharedMachine:
 
 
 def _make_case(rounds, *settings):
+    """Return the arguments of ``gain`` for a new machine with these settings."""
     machine = _SharedMachine(*settings)
     return partial(machine.run, "old"), partial(machine.run, "new"), rounds, machine.clock
 
 
 def _random_case(rng):
+    """Return a random case with 4 to 11 rounds."""
     rounds = rng.randrange(4, 12)
     load = [rng.choice((1, 1, 1.5, 3, 6)) for _ in range(rounds)]
     return _make_case(rounds, rng.uniform(1, 4), rng.uniform(0.5, 4), load, rng.uniform(1.1, 1.5))
 
 
 def _format_value(looked):
+    """Return a compared value, ``(calls, quartiles)``, as text."""
     calls, numbers = looked
     return _("{numbers} (calls: {calls})").format(
         numbers=", ".join(f"{number:.4g}" for number in numbers), calls=" ".join(calls)

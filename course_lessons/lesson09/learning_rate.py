@@ -25,6 +25,7 @@ _MISTAKES = {
 
 
 def _random_case(rng):
+    """Return a random ``(step, steps, peak, warm)``."""
     steps = rng.randrange(2, 30)
     peak = round(10 ** rng.uniform(-3, 0.5), 4)
     return rng.randrange(steps), steps, peak, rng.randrange(1, steps + 1)

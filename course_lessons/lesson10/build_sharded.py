@@ -21,7 +21,7 @@ def build_sharded(make_net, fully_shard, device):
 
 
 class _Layer(nn.Module):
-    """A weight and a buffer; adds to ``whole`` where the whole layer is made with numbers."""
+    """A layer with a weight and a buffer; notes in ``whole`` if it is created with numbers, not on meta."""
 
     def __init__(self, rows, whole):
         super().__init__()
@@ -32,6 +32,7 @@ class _Layer(nn.Module):
             whole.append(_("when it was made"))
 
     def reset_parameters(self):
+        """Set weight and buffer to known values; ``ready`` tells whether that was done off meta."""
         self.ready = not self.weight.is_meta
         with torch.no_grad():
             self.weight.fill_(0.5)
@@ -39,6 +40,8 @@ class _Layer(nn.Module):
 
 
 class _Net(nn.Module):
+    """A network of so many blocks of two layers, between a first and a last layer."""
+
     def __init__(self, blocks, whole):
         super().__init__()
         self.first = _Layer(8, whole)
@@ -48,15 +51,18 @@ class _Net(nn.Module):
 
 
 def _layers_of(module):
+    """Return the instances of ``_Layer`` in a module."""
     return [part for part in module.modules() if isinstance(part, _Layer)]
 
 
 def _check_answer(answer, judge):
+    """Check networks of two and three blocks, and another device than the CPU."""
     for blocks, device in ((2, "cpu"), (3, "cpu"), (2, "meta")):
         _check_net(answer, judge, blocks, device)
 
 
 def _check_net(answer, judge, blocks, device):
+    """Check one call: whether whole layers had numbers, which groups were sharded, the initial values."""
     whole, groups, called = [], [], set()
 
     def fully_shard(module, **__):

@@ -30,13 +30,14 @@ _CASES = (  # ranks, the shape of x, outputs; few outputs and many inputs first
 
 
 def _make_inputs(shape, outputs):
+    """Return ``[x, weight, bias]`` for an input of this shape, the same on every rank."""
     generator = torch.Generator().manual_seed(shape[0] + 10 * outputs)
     shapes = shape, (outputs, shape[-1]), (outputs,)
     return [torch.randn(sizes, generator=generator) for sizes in shapes]
 
 
 class _Products(TorchFunctionMode):
-    """Counts the numbers that products of matrices give."""
+    """Counts the elements of the results of matrix products, in ``outputs``."""
 
     names = ("linear", "matmul", "__matmul__", "einsum", "mm", "addmm", "bmm", "tensordot", "inner")
     outputs = 0
@@ -49,6 +50,7 @@ class _Products(TorchFunctionMode):
 
 
 def _check_answer(answer, judge):
+    """Check on simulated ranks the results, the bytes sent, and how many outputs each rank computes."""
     alike = nearly(1e-4, 1e-5)
     for ranks, shape, outputs in _CASES:
 

@@ -25,7 +25,9 @@ _CASES = (  # where a limit, or a known mistake's, is met exactly, all are power
 
 
 def _random_case(rng):
-    """Draw a limit between the idle shares of two numbers, so that no rounding decides."""
+    """Return a random ``(stages, most)``; the limit is between the idle shares of two numbers, so no rounding
+    decides.
+    """
     stages, number = rng.randint(2, 12), rng.randint(1, 30)
     return stages, round((stages - 1) / (number + stages - 1.5 + rng.uniform(-0.3, 0.3)), 6)
 

@@ -24,6 +24,7 @@ _SHAPES = (
 
 
 def _random_case(rng):
+    """Return random ``(shapes, ranks)``: 1 to 3 shapes of 1 to 4 dimensions, on 2 to 8 ranks."""
     shapes = [tuple(rng.randint(1, 12) for _ in range(rng.randint(1, 4))) for _ in range(rng.randint(1, 3))]
     return shapes, rng.randint(2, 8)
 
@@ -45,6 +46,7 @@ _MISTAKES = {
 
 
 def _validated_result(judge, pair):
+    """Return the two numbers as a tuple of floats, or refuse the result."""
     judge.is_a(pair, (tuple, list), _("a pair of numbers of bytes"))
     if len(pair) != 2:
         judge.no(seen=pair, expected=_("bytes under DDP, bytes under FSDP"))
