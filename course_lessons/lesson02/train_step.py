@@ -72,7 +72,7 @@ def _compared_value(logits, model, optimizer, *_):
     return {"steps": optimizer.steps, "weights": weights, "logits": logits}
 
 
-_STEPS = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     _on_cpu(train_step),
     _make_cases,
     {name: _on_cpu(mistake) for name, mistake in MISTAKES.items()},
@@ -96,7 +96,7 @@ def _check_answer(answer, judge):
         early = any(c.code == "d2h" and c.non_blocking for c in counted.copies)
         if early and not (got.shape == right.shape and np.allclose(got, right, atol=1e-3)):
             judge.no("too-early", seen=_("a copy to the host that is not waited for"))
-    _STEPS(answer, judge)
+    _compare_to_reference(answer, judge)
     # In the second step the model was on the device already.
     sent, batch = counted.bytes_to_device, images.nbytes + labels.nbytes
     if counted.bytes_to_host >= 2 * got.nbytes:

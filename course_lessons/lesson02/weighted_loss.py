@@ -43,7 +43,7 @@ def _fallback_diagnosis(got, right, counts):
     return "wrong-value"
 
 
-_WEIGHTS = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     _expected_weights,
     [(counts,) for counts in _COUNTS],
     _MISTAKES,
@@ -67,7 +67,7 @@ def _validated_loss(answer, counts, device, judge):
 def _check_answer(answer, judge):
     """Check the weights, the other settings of the loss, and its value on two devices."""
     device, cpu = second(), torch.device("cpu")
-    _WEIGHTS(lambda counts: _validated_loss(answer, counts, cpu, judge).weight, judge)
+    _compare_to_reference(lambda counts: _validated_loss(answer, counts, cpu, judge).weight, judge)
     torch.manual_seed(3)
     for counts, target in zip(_COUNTS, (device, device, cpu, device, cpu), strict=True):
         loss = _validated_loss(answer, counts, target, judge)

@@ -42,7 +42,7 @@ def _make_case(i):
     return small_model(dropout=0.5).eval(), made_batches(_SIZES[i], seed=i + 2)
 
 
-_MEAN = over(mean_loss, _make_case, len(_SIZES), _MISTAKES, read=python_float)
+_compare_to_reference = over(mean_loss, _make_case, len(_SIZES), _MISTAKES, read=python_float)
 
 
 def _state_snapshot(model):
@@ -82,7 +82,7 @@ def _check_answer(answer, judge):
             judge.no("builds-graph", seen=_("outputs that require a gradient"), expected=_("no graph"))
         for (diagnosis, name, old), (*__, new) in zip(before, _state_snapshot(model), strict=True):
             judge.expect(name, new, old, diagnosis)
-    _MEAN(answer, judge)
+    _compare_to_reference(answer, judge)
 
 
 EXERCISE = Exercise(

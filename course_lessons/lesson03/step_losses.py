@@ -24,14 +24,14 @@ def step_losses(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-_LEARNS = known_mistakes_of(
+_MISTAKES_IN_WEIGHTS = known_mistakes_of(
     step_losses,
     {
         "piles-up": {"optimizer.zero_grad()": ""},
         "summed": {"(model(x), y)": "(model(x), y, reduction='sum')"},
     },
 )
-_GIVES = known_mistakes_of(
+_MISTAKES_IN_RESULT = known_mistakes_of(
     step_losses, {"after-step": {"loss.detach()": "F.cross_entropy(model(x), y).detach()"}}
 )
 _SIZES = ((5, 3, 2, 2), (4,) * 9, (6, 2, 3))
@@ -43,7 +43,7 @@ def _make_case(i):
     return model, made_batches(_SIZES[i], seed=i + 1), sgd(model)
 
 
-_WEIGHTS = weights_after(step_losses, _make_case, len(_SIZES), _LEARNS)
+_compare_weights = weights_after(step_losses, _make_case, len(_SIZES), _MISTAKES_IN_WEIGHTS)
 
 
 def _validated_result(judge, got):
@@ -52,13 +52,13 @@ def _validated_result(judge, got):
     return [judge.is_a(value, float, _("a Python float")) for value in got]
 
 
-_LOSSES = over(step_losses, _make_case, len(_SIZES), _GIVES, read=_validated_result)
+_compare_losses = over(step_losses, _make_case, len(_SIZES), _MISTAKES_IN_RESULT, read=_validated_result)
 
 
 def _check_answer(answer, judge):
     """Check the weights, the losses, and how often a value is read from the device."""
-    _WEIGHTS(keeps(answer, judge, 1), judge)
-    _LOSSES(answer, judge)
+    _compare_weights(keeps(answer, judge, 1), judge)
+    _compare_losses(answer, judge)
     device = torch.device("cpu") if simgpu.unavailable_reason() else simgpu.first()
     batches = [(x.to(device), y.to(device)) for x, y in made_batches((4, 4, 4, 4))]
     model, in_training = small_model().to(device), [0]

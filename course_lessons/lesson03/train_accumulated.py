@@ -54,7 +54,7 @@ def _make_case(i):
     return model, made_batches(sizes, seed=i + 1), sgd(model), k
 
 
-_WEIGHTS = weights_after(train_accumulated, _make_case, len(_SIZES), _MISTAKES)
+_compare_to_reference = weights_after(train_accumulated, _make_case, len(_SIZES), _MISTAKES)
 
 
 def _check_answer(answer, judge):
@@ -72,7 +72,7 @@ def _check_answer(answer, judge):
                 seen=_("{most} graphs at once").format(most=graphs.most),
                 expected=_("one at a time"),
             )
-    _WEIGHTS(answer, judge)
+    _compare_to_reference(answer, judge)
 
 
 class _GraphCounter:

@@ -23,7 +23,7 @@ def train_epoch(model, batches, optimizer):
 
 
 _LINE, _STEP = "loss = F.cross_entropy(model(x), y)", "optimizer.step()"
-_LEARNS = known_mistakes_of(
+_MISTAKES_IN_WEIGHTS = known_mistakes_of(
     train_epoch,
     {
         "piles-up": {"optimizer.zero_grad()": ""},
@@ -33,7 +33,7 @@ _LEARNS = known_mistakes_of(
     },
 )
 _MEAN_OF_MEANS = {"loss.item() * len(y)": "loss.item()", "total / seen": "total / len(batches)"}
-_GIVES = known_mistakes_of(train_epoch, {"ragged-mean": _MEAN_OF_MEANS})
+_MISTAKES_IN_RESULT = known_mistakes_of(train_epoch, {"ragged-mean": _MEAN_OF_MEANS})
 _SIZES = ((4, 4, 3), (5, 2), (3, 3, 3, 2), (2, 6), (4, 4))
 
 
@@ -43,14 +43,14 @@ def _make_case(i):
     return model, made_batches(_SIZES[i], seed=i + 1), sgd(model)
 
 
-_WEIGHTS = weights_after(train_epoch, _make_case, len(_SIZES), _LEARNS)
-_MEAN = over(train_epoch, _make_case, len(_SIZES), _GIVES, read=python_float)
+_compare_weights = weights_after(train_epoch, _make_case, len(_SIZES), _MISTAKES_IN_WEIGHTS)
+_compare_mean = over(train_epoch, _make_case, len(_SIZES), _MISTAKES_IN_RESULT, read=python_float)
 
 
 def _check_answer(answer, judge):
     """Check the weights, then the mean loss."""
-    _WEIGHTS(answer, judge)
-    _MEAN(answer, judge)
+    _compare_weights(answer, judge)
+    _compare_mean(answer, judge)
 
 
 EXERCISE = Exercise(

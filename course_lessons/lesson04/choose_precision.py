@@ -61,7 +61,7 @@ def _fallback_diagnosis(got, right, can):
     return "cpu-float16" if on_cpu and dtype is torch.float16 else "wrong-value"
 
 
-_VALUES = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     choose_precision,
     _CASES,
     {},
@@ -83,7 +83,7 @@ def _check_answer(answer, judge):
         answer(_CASES[0][0])
         if calls:
             judge.no("asks-the-machine", seen=f"torch.cuda.{calls[0]}()", expected=_("only `can`"))
-        _VALUES(answer, judge)
+        _compare_to_reference(answer, judge)
 
 
 EXERCISE = Exercise(

@@ -54,7 +54,7 @@ def _validated_result(judge, got):
     return got.item()
 
 
-_VALUES = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     logits_loss,
     lambda: [(logits.clone(), targets.clone()) for logits, targets in _CASES],
     MISTAKES,
@@ -82,7 +82,7 @@ def _check_answer(answer, judge):
             judge.no("refused", seen=_("binary_cross_entropy under autocast"), expected=_("not that one"))
         return answer(logits, targets)
 
-    _VALUES(under_autocast_too, judge)
+    _compare_to_reference(under_autocast_too, judge)
     _judge_large_logits(answer, judge)
 
 

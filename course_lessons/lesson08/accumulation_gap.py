@@ -79,7 +79,7 @@ MISTAKES = {
     "piles-up": {"parts = gradient(": "parts = whole + gradient("},
     "with-itself": {"(parts - whole)": "(whole - whole)"},
 }
-_GAPS = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     accumulation_gap,
     lambda: [
         _make_case(None, 16, 4),
@@ -130,7 +130,7 @@ print(torch.cat([table.flatten() for table in tables]))  # 10 numbers
 ```""",
     ),
     reference=accumulation_gap,
-    check_answer=one_thread()(_GAPS),
+    check_answer=one_thread()(_compare_to_reference),
     why="Now you have a number instead of a belief: there's only rounding where accumulation is exact, and a "
     "visible gap where it isn't. Run this test on your own model before you rely on accumulation.",
     diagnoses={

@@ -90,10 +90,10 @@ def _check_answer(answer, judge):
         largest = max(x.nbytes for x in run.right)  # a loop's variables may hold the last batch's
         right = torch.cat([x[:, 0] for x in run.right])
         if run.held["keeps-more"] > 6 * largest + 2 * right.nbytes:
-            kind = next(kind for kind, size in run.held.items() if size > 2 * largest)
+            diagnosis = next(diagnosis for diagnosis, size in run.held.items() if size > 2 * largest)
             judge.no(
-                kind,
-                seen=_("{held:,} bytes held at the end").format(held=run.held[kind]),
+                diagnosis,
+                seen=_("{held:,} bytes held at the end").format(held=run.held[diagnosis]),
                 expected=_("little more than the {nbytes:,} bytes of the first tokens").format(
                     nbytes=right.nbytes
                 ),

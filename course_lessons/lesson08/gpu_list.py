@@ -67,7 +67,7 @@ MISTAKES = {
     "decimal": ({"2**30": "1e9"}, {"2**30": "1e9", "GiB": "GB"}),
     "no-index": ({"cuda:{index} ": ""}, {"cuda:{index}": "{index}"}, {"cuda:{index}": "cuda"}),
 }
-_LINES = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     gpu_list,
     [(cuda,) for cuda in _MACHINES],
     known_mistakes_of(gpu_list, MISTAKES),
@@ -79,7 +79,7 @@ _LINES = ComparesToReference(
 
 def _check_answer(answer, judge):
     """Check the lines for each machine, then that a machine without a card gives an empty list."""
-    _LINES(answer, judge)
+    _compare_to_reference(answer, judge)
     try:
         got = answer(Cuda())
     except Raised as raised:

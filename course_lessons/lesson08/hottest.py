@@ -86,7 +86,7 @@ def _describe_case(rows, n):
     )
 
 
-_ORDER = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     hottest,
     lambda: [(list(DEVICE_ROWS), n) for n in (5, 1, 7, 20)],
     known_mistakes_of(hottest, MISTAKES),
@@ -100,7 +100,7 @@ _ORDER = ComparesToReference(
 def _check_answer(answer, judge):
     """Check the order, then that no deprecated attribute was read."""
     _DEPRECATED.clear()
-    _ORDER(answer, judge)
+    _compare_to_reference(answer, judge)
     judge.expect(_("deprecated names that were read"), sorted(_DEPRECATED), [])
 
 

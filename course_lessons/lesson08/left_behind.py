@@ -77,7 +77,7 @@ MISTAKES = {
     "no-containers": {"[t for item in value for t in tensors(item)]": "[]"},
     "torchs-own": ({_OWN: "True"}, {_OWN: 'name not in ("_parameters", "_buffers")'}),
 }
-_NAMES = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     left_behind,
     _make_cases,
     known_mistakes_of(left_behind, MISTAKES),
@@ -89,7 +89,7 @@ _NAMES = ComparesToReference(
 
 def _check_answer(answer, judge):
     """Check the names, and two devices of one type where there is a simulated GPU."""
-    _NAMES(answer, judge)
+    _compare_to_reference(answer, judge)
     if simgpu.unavailable_reason():
         return  # there is no second device of one type to be had
     with other_device() as first, other_device() as second:

@@ -77,7 +77,7 @@ MISTAKES = {
         {"return total": "return total.nan_to_num(0.0)"},
     ),
 }
-_MEANS = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     masked_loss,
     lambda: [
         *map(_make_case, ((0, 3, 4, 9), (7,), range(12), ())),
@@ -111,7 +111,7 @@ def _check_answer(answer, judge):
             del case
         waits = counters.synchronizations + counters.copies_to_host
         judge.expect(_("waits of the host"), waits, 0, "waits")
-    _MEANS(keeps(answer, judge, 0, 1, 2), judge)
+    _compare_to_reference(keeps(answer, judge, 0, 1, 2), judge)
 
 
 EXERCISE = Exercise(

@@ -100,7 +100,7 @@ MISTAKES = {
         "= make_step(batch)": "= steps[batch]",
     },
 }
-_LINES = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     memory_line,
     lambda: [_make_case([400, 101, 1600], 900_000, 3)],
     known_mistakes_of(memory_line, MISTAKES),
@@ -146,7 +146,7 @@ print(round(slope), round(start))  # 32 bytes for each input, and 104 more
 ```""",
     ),
     reference=memory_line,
-    check_answer=quick_collection()(_LINES),
+    check_answer=quick_collection()(_compare_to_reference),
     why="With the first step's peak, your program would fit the card and stop in the second step. An "
     "out-of-memory error in step 2 can have this cause.",
     diagnoses={

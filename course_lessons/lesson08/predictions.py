@@ -63,7 +63,7 @@ MISTAKES = known_mistakes_of(
         "whole-landing": {_RETURN: "return landing.tolist()"},
     },
 )
-_VALUES = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     predictions,
     lambda: map(_make_case, _SIZES),
     MISTAKES,
@@ -78,7 +78,7 @@ _VALUES = ComparesToReference(
 def _check_answer(answer, judge):
     """Check the values on the CPU, then values and waits on a simulated device."""
     answer = keeps(answer, judge, 1)
-    _VALUES(answer, judge)  # on the CPU no copy is late
+    _compare_to_reference(answer, judge)  # on the CPU no copy is late
     if simgpu.unavailable_reason():
         print(_("Judged without the simulated device: only the values, not the waits."))
         return

@@ -105,9 +105,9 @@ def _check_answer(answer, judge):
             if loaded <= taken or loop in source.threads:
                 judge.no("not-ahead", seen=seen, expected=_("loading goes on meanwhile"))
             if loaded != taken + bound:
-                kind = "no-bound" if source.settle(20) == 20 else "wrong-value"
-                kind = "one-more" if loaded == taken + bound + 1 else kind
-                judge.no(kind, seen=seen, expected=f"{taken + bound}")
+                diagnosis = "no-bound" if source.settle(20) == 20 else "wrong-value"
+                diagnosis = "one-more" if loaded == taken + bound + 1 else diagnosis
+                judge.no(diagnosis, seen=seen, expected=f"{taken + bound}")
         for thread in (loop, *source.threads):
             thread.join(1.0)
             if thread.is_alive():

@@ -42,7 +42,7 @@ def _validated_result(judge, got):
     return tuple(judge.is_a(number, Integral, _("whole numbers")) for number in got)
 
 
-_STARTED = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     rank_of,
     [
         ({"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1"},),
@@ -68,7 +68,7 @@ def _check_answer(answer, judge):
             )
             judge.no("not-alone", seen=seen, expected="(0, 0, 1)")
         judge.expect(_("result for {environment}").format(environment=environment), got, (0, 0, 1))
-    _STARTED(answer, judge)
+    _compare_to_reference(answer, judge)
     texts = []
     for environment in _HALVES:
         missing = [name for name in _NAMES if name not in environment]

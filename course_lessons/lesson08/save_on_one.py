@@ -54,10 +54,10 @@ def _check_answer(answer, judge):
         several = "every-rank" if len(set(writers)) > 1 else "wrong-value"
         judge.expect(_("of {ranks} ranks, those that saved").format(ranks=ranks), writers, [0], several)
         state = judge.is_a(saved[0], Mapping, _("a state_dict"))
-        kind = "missing-keys" if set(state) < set(right) else "wrong-value"
+        diagnosis = "missing-keys" if set(state) < set(right) else "wrong-value"
         if all(f"module.{key}" in state for key in right):
-            kind = "wrapped-keys"
-        judge.expect("keys", ", ".join(map(str, state)), ", ".join(right), kind)
+            diagnosis = "wrapped-keys"
+        judge.expect("keys", ", ".join(map(str, state)), ", ".join(right), diagnosis)
         judge.expect("state", dict(state), dict(right))
         done = max(span.end for span in run.spans if span.name == "save")
         early = [s.rank for s in run.spans if s.name == "go on" and s.start < done - 1e-6]

@@ -41,7 +41,7 @@ def _train_three_steps(make_optimizer, fuse=None):
     model = _make_network()
     parameters = list(model.parameters())
     before = [p.detach().clone() for p in parameters]
-    gradients, left, still = Alive(), [], []
+    gradients, gradients_left, unchanged = Alive(), [], []
     for p in parameters:
         if p.requires_grad:
             p.register_post_accumulate_grad_hook(lambda p: gradients.add(p.grad))
@@ -52,10 +52,12 @@ def _train_three_steps(make_optimizer, fuse=None):
         if not fuse:
             optimizer.step()
             optimizer.zero_grad()
-        left += [p.grad.clone() for p in parameters if p.grad is not None]
-        moved = [p.detach() - b for p, b in zip(parameters, before, strict=True)]
-        still = still or [not m.any() for p, m in zip(parameters, moved, strict=True) if p.requires_grad]
-    return moved, still, left, gradients.peak
+        gradients_left += [p.grad.clone() for p in parameters if p.grad is not None]
+        changes = [p.detach() - b for p, b in zip(parameters, before, strict=True)]
+        unchanged = unchanged or [
+            not m.any() for p, m in zip(parameters, changes, strict=True) if p.requires_grad
+        ]
+    return changes, unchanged, gradients_left, gradients.peak
 
 
 _FORGETFUL = edited(step_in_backward, {"optimizers[parameter].step()": "make_optimizer([parameter]).step()"})
@@ -69,17 +71,17 @@ def _check_answer(answer, judge):
         functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9),
         functools.partial(torch.optim.Adam, lr=0.01),
     ):
-        moved, still, left, peak = _train_three_steps(make_optimizer, answer)
+        changes, unchanged, gradients_left, peak = _train_three_steps(make_optimizer, answer)
         right, __, __, usual = _train_three_steps(make_optimizer)
-        if all(still[:-1]):
-            kind = "none-moved" if still[-1] else "late-names"
+        if all(unchanged[:-1]):
+            diagnosis = "none-moved" if unchanged[-1] else "late-names"
             seen = _("{sum_still} of {n_still} parameters are as before the first backward()").format(
-                sum_still=sum(still), n_still=len(still)
+                sum_still=sum(unchanged), n_still=len(unchanged)
             )
-            judge.no(kind, seen=seen, expected=_("all of them trained"))
-        if left:
-            kind = "gradients-stay" if any(g.any() for g in left) else "wrong-value"
-            judge.no(kind, seen=_("gradients after backward()"), expected=_("none is left"))
+            judge.no(diagnosis, seen=seen, expected=_("all of them trained"))
+        if gradients_left:
+            diagnosis = "gradients-stay" if any(g.any() for g in gradients_left) else "wrong-value"
+            judge.no(diagnosis, seen=_("gradients after backward()"), expected=_("none is left"))
         if peak > 2 * largest:
             judge.no(
                 "all-at-once",
@@ -88,11 +90,11 @@ def _check_answer(answer, judge):
                     largest=largest, usual=usual
                 ),
             )
-        off = how_far_off(moved, right)
+        off = how_far_off(changes, right)
         if off > 1e-4:
             forgetful = _train_three_steps(make_optimizer, _FORGETFUL)[0]
             judge.no(
-                "forgets" if how_far_off(moved, forgetful) < 1e-4 else "wrong-value",
+                "forgets" if how_far_off(changes, forgetful) < 1e-4 else "wrong-value",
                 seen=_("weights whose change is {off:.0%} off after three steps").format(off=off),
                 expected=_("those of backward(), step() and zero_grad()"),
             )

@@ -70,7 +70,7 @@ MISTAKES = known_mistakes_of(
         "since-start": {"total, samples, begin = 0, 0, now": ""},
     },
 )
-_LINES = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     train_logged,
     [([8, 8, 8, 8, 3, 8, 5], 3), ([6, 2, 6, 4], 2), ([7, 9], 5), ([5, 8, 2, 4, 6], 1)],
     MISTAKES,
@@ -86,7 +86,7 @@ _LINES = ComparesToReference(
 @one_thread()
 def _check_answer(answer, judge):
     """Check lines and weights on the CPU, then waits and rates on a simulated device."""
-    _LINES(keeps(answer, judge, 1), judge)
+    _compare_to_reference(keeps(answer, judge, 1), judge)
     if problem := simgpu.unavailable_reason():
         print(_("Judged on the CPU alone, where nothing waits. {problem}").format(problem=problem))
         return
@@ -110,21 +110,21 @@ def _check_answer(answer, judge):
         del x, y, model, optimizer
     lines = math.ceil(steps / every)
     if (waits := counters.synchronizations) > lines:
-        kind = "waits-each-step" if waits >= steps else "wrong-value"
+        diagnosis = "waits-each-step" if waits >= steps else "wrong-value"
         seen = _("the host waited {waits} times in {steps} steps").format(waits=waits, steps=steps)
         judge.no(
-            kind,
+            diagnosis,
             seen=seen,
             expected=_("{lines} times, once for each line of the log").format(lines=lines),
         )
     for number, (end, rate) in enumerate(ends, 1):
         right = (steps - every if number > 1 else every) * rows / (end - begin)
         if not math.isclose(rate, right, rel_tol=0.02):
-            kind = "begins-elsewhere" if number > 1 else "launch-rate"
+            diagnosis = "begins-elsewhere" if number > 1 else "launch-rate"
             seen = _("{rate:,.0f} samples a second (modelled) in line {number}").format(
                 rate=rate, number=number
             )
-            judge.no(kind, seen=seen, expected=f"{right:,.0f}")
+            judge.no(diagnosis, seen=seen, expected=f"{right:,.0f}")
         begin = end
 
 

@@ -79,7 +79,7 @@ _CASES = (
     *((3, 2, {2: -inf}), (5, 3, {3: inf}), (3, 10, {2: nan}), (3, 1, {1: nan})),
     (7, 3, {4: -inf, 5: nan}),
 )
-_RESULTS = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     train_watched,
     _CASES,
     MISTAKES,
@@ -100,7 +100,7 @@ _RESULTS = ComparesToReference(
 @one_thread()
 def _check_answer(answer, judge):
     """Check result, steps and weights on the CPU, then the number of waits on a simulated device."""
-    _RESULTS(keeps(answer, judge, 1), judge)
+    _compare_to_reference(keeps(answer, judge, 1), judge)
     if simgpu.unavailable_reason():
         print(_("Judged without the simulated device: the result, not the reads."))
         return
@@ -109,12 +109,12 @@ def _check_answer(answer, judge):
             __, steps, __, waits = _run_case(device, answer, n, every, broken)
             looks = ceil(steps / every)
             if waits > looks:
-                kind = "reads-each-step" if waits >= steps else "wrong-value"
+                diagnosis = "reads-each-step" if waits >= steps else "wrong-value"
                 seen = _("the host waited {waits} times in {steps} steps, every={every}").format(
                     waits=waits, steps=steps, every=every
                 )
                 judge.no(
-                    kind,
+                    diagnosis,
                     seen=seen,
                     expected=_("at most {looks}, one for each look").format(looks=looks),
                 )
