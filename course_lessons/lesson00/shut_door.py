@@ -19,7 +19,8 @@ _DIAGNOSES = {
 }
 
 
-def _check_shut_door(answer, judge):
+def _check_answer(answer, judge):
+    """Check the dictionary's keys, then each person's door; ``_DIAGNOSES`` explains known wrong doors."""
     judge.is_a(answer, dict, _("a dictionary such as {'A': 1, 'B': 1, 'C': 1, 'D': 1}"))
     if set(answer) != set(shut_door()):
         judge.no(
@@ -69,7 +70,7 @@ print(shut, {"E": shut[0]})  # [4, 5] {'E': 4}
 ```""",
     ),
     reference=shut_door,
-    check_answer=_check_shut_door,
+    check_answer=_check_answer,
     why="Each door has its own fix: another wheel, another runtime, another card, another "
     "number format. Find the door first, then change one thing.",
     diagnoses={

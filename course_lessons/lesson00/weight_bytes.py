@@ -15,17 +15,17 @@ def weight_bytes(parameters, bits):
 _CASES = ((1000, 32), (1_000_000, 16), (6, 4), (10, 4), (7_000_000_000, 16))
 
 
-def _draw(random):
-    """Return a network whose weights take a whole number of bytes."""
-    return 2 * random.randrange(1, 10 ** random.randrange(2, 6)), random.choice((4, 8, 12, 16, 64))
+def _random_case(rng):
+    """Return a random ``(parameters, bits)`` whose weights take a whole number of bytes."""
+    return 2 * rng.randrange(1, 10 ** rng.randrange(2, 6)), rng.choice((4, 8, 12, 16, 64))
 
 
-_of = variants(weight_bytes, "return parameters * bits / 8", "p, b = parameters, bits\nreturn {}")
+_returning = variants(weight_bytes, "return parameters * bits / 8", "p, b = parameters, bits\nreturn {}")
 _MISTAKES = {
-    "bits": _of("p * b"),
-    "larger-unit": _of("p * b / 8 / 1e9", "p * b / 8 / 2**30"),
-    "whole-bytes": _of("p * (b // 8)", "p * -(-b // 8)"),
-    "inverse": _of("p / b", "p * 8 / b"),
+    "bits": _returning("p * b"),
+    "larger-unit": _returning("p * b / 8 / 1e9", "p * b / 8 / 2**30"),
+    "whole-bytes": _returning("p * (b // 8)", "p * -(-b // 8)"),
+    "inverse": _returning("p / b", "p * 8 / b"),
 }
 
 
@@ -56,7 +56,7 @@ print(days * (minutes // 60))  # 0, because each day was rounded down
         weight_bytes,
         _CASES,
         _MISTAKES,
-        draw=_draw,
+        draw=_random_case,
         alike=operator.eq,
         situation=lambda parameters, bits: _("{parameters:,} parameters of {bits} bits").format(
             parameters=parameters, bits=bits

@@ -14,18 +14,19 @@ def intensity(n, k, m, bytes_per_number):
 _CASES = ((1024, 1024, 1024, 4), (64, 1000, 10, 4), (1, 4096, 4096, 1), (96, 32, 48, 2))
 
 
-def _draw(random):
-    n, k, m = (random.choice((3, 10, 50, 128, 700)) + random.randrange(20) for _ in range(3))
-    return n, k, m, random.choice((1, 2, 4, 8))
+def _random_case(rng):
+    """Return a random ``(n, k, m, bytes_per_number)``."""
+    n, k, m = (rng.choice((3, 10, 50, 128, 700)) + rng.randrange(20) for _ in range(3))
+    return n, k, m, rng.choice((1, 2, 4, 8))
 
 
-_of = variants(intensity, "return flops / moved", "b = bytes_per_number\nreturn {}")
+_returning = variants(intensity, "return flops / moved", "b = bytes_per_number\nreturn {}")
 _MISTAKES = {
-    "one-flop": _of("n*k*m / moved"),
-    "no-output": _of("flops / (b*(n*k + k*m))", "n*k*m / (b*(n*k + k*m))"),
-    "numbers-not-bytes": _of("flops * b / moved", "n*k*m * b / moved"),
-    "every-use-fetched": _of("flops / (b*(flops + n*m))", "flops / (b*flops)"),
-    "upside-down": _of("moved / flops", "2 * moved / flops"),
+    "one-flop": _returning("n*k*m / moved"),
+    "no-output": _returning("flops / (b*(n*k + k*m))", "n*k*m / (b*(n*k + k*m))"),
+    "numbers-not-bytes": _returning("flops * b / moved", "n*k*m * b / moved"),
+    "every-use-fetched": _returning("flops / (b*(flops + n*m))", "flops / (b*flops)"),
+    "upside-down": _returning("moved / flops", "2 * moved / flops"),
 }
 
 
@@ -52,7 +53,7 @@ print(work / traffic)  # 0.333 FLOPs per byte
 ```""",
     ),
     reference=intensity,
-    check_answer=ComparesToReference(intensity, _CASES, _MISTAKES, draw=_draw),
+    check_answer=ComparesToReference(intensity, _CASES, _MISTAKES, draw=_random_case),
     why="For square float32 matrices the intensity is n/6, so it grows with the size, and that's why a "
     "GPU likes large matrix products best. A batch of 1 makes it tiny, and then memory sets the "
     "pace.",

@@ -25,15 +25,17 @@ _CASES = (
 )
 
 
-def _draw(random):
-    peak, bandwidth = 10 ** random.uniform(10, 14), 10 ** random.uniform(9, 12)
-    seconds = 10 ** random.uniform(-4, 1)
-    shorter = 10 ** random.uniform(-3, -0.1)
-    compute, memory = random.choice(((1.0, shorter), (shorter, 1.0)))
+def _random_case(rng):
+    """Return random arguments for which one of the limits takes 1.3 to 1000 times as long as the other."""
+    peak, bandwidth = 10 ** rng.uniform(10, 14), 10 ** rng.uniform(9, 12)
+    seconds = 10 ** rng.uniform(-4, 1)
+    shorter = 10 ** rng.uniform(-3, -0.1)
+    compute, memory = rng.choice(((1.0, shorter), (shorter, 1.0)))
     return seconds * compute * peak, seconds * memory * bandwidth, peak, bandwidth
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return ``(seconds, limit)`` with ``seconds`` as a float, or refuse the result."""
     judge.is_a(got, (tuple, list), _("a pair: seconds and 'compute' or 'memory'"))
     if len(got) != 2:
         judge.no(seen=got, expected=_("two things: seconds, and the limit's name"))
@@ -44,18 +46,19 @@ def _read(judge, got):
     return judge.number(got[0]), got[1]
 
 
-def _alike(got, right):
+def _values_agree(got, right):
+    """Return whether seconds and names agree; a ``right`` name of None agrees with any name."""
     return near(got[0], right[0]) and right[1] in (None, got[1])
 
 
-_seconds = variants(least_seconds, "max(compute, memory), limit", "{}, None")
-_named = variants(least_seconds, "compute > memory")
+_returning_seconds = variants(least_seconds, "max(compute, memory), limit", "{}, None")
+_comparing = variants(least_seconds, "compute > memory")
 _MISTAKES = {
-    "added": _seconds("compute + memory"),
-    "easier-limit": _seconds("min(compute, memory)"),
-    "crossed": _seconds("max(flops / bandwidth, bytes_moved / peak_flops)", "flops / bandwidth"),
-    "copy-free": _seconds("max(compute, memory) if flops else 0.0"),
-    "amounts-compared": _named("flops > bytes_moved", "bytes_moved > flops"),
+    "added": _returning_seconds("compute + memory"),
+    "easier-limit": _returning_seconds("min(compute, memory)"),
+    "crossed": _returning_seconds("max(flops / bandwidth, bytes_moved / peak_flops)", "flops / bandwidth"),
+    "copy-free": _returning_seconds("max(compute, memory) if flops else 0.0"),
+    "amounts-compared": _comparing("flops > bytes_moved", "bytes_moved > flops"),
 }
 
 
@@ -85,7 +88,9 @@ print(max(minutes, key=minutes.get))  # potatoes, though there are more beans
 ```""",
     ),
     reference=least_seconds,
-    check_answer=ComparesToReference(least_seconds, _CASES, _MISTAKES, read=_read, draw=_draw, alike=_alike),
+    check_answer=ComparesToReference(
+        least_seconds, _CASES, _MISTAKES, read=_validated_result, draw=_random_case, alike=_values_agree
+    ),
     why="This is the roofline, written as a time. If you measure far more than this, something else is "
     "to blame, such as overhead, waiting or a bad memory pattern, and lesson 07 shows you how to "
     "find it.",

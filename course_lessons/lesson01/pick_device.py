@@ -19,7 +19,7 @@ _KINDS = ("cuda", "xpu", "mps")
 
 
 class _Works:
-    """A stand-in for ``works`` that records calls for kinds that are not available."""
+    """A stand-in for ``works``; ``asked_absent`` lists its calls with kinds that are not available."""
 
     def __init__(self, available, broken):
         self.available, self.broken = list(available), broken
@@ -31,21 +31,25 @@ class _Works:
         return kind not in self.broken
 
 
-def _cases():
+def _make_cases():
+    """Return new ``(available, works)`` cases; ``works`` records its calls, so no case is used twice."""
     machines = (["cuda"], []), ([], []), (["cuda"], ["cuda"]), (["mps", "xpu", "cuda"], ["cuda"])
     return [(list(available), _Works(available, broken)) for available, broken in machines]
 
 
-def _draw(random):
-    available = random.sample(_KINDS, random.randrange(4))
-    return available, _Works(available, [kind for kind in available if random.random() < 0.4])
+def _random_case(rng):
+    """Return a random ``(available, works)``; each available kind fails with a probability of 40 %."""
+    available = rng.sample(_KINDS, rng.randrange(4))
+    return available, _Works(available, [kind for kind in available if rng.random() < 0.4])
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the result if it is a string or None, else refuse it."""
     return got if got is None else judge.is_a(got, str, _("a string such as 'cuda'"))
 
 
-def _shown(seen):
+def _format_value(seen):
+    """Return a compared value as text: the result, and the first call of ``works`` with an absent kind."""
     got, absent = seen
     return (
         _("{got!r} after works({first_absent!r})").format(got=got, first_absent=absent[0])
@@ -54,12 +58,14 @@ def _shown(seen):
     )
 
 
-def _situation(available, works):
+def _describe_case(available, works):
+    """Return the case in words: the available kinds, and those that fail."""
     fails = _(", but {broken} fails").format(broken=" and ".join(works.broken)) if works.broken else ""
     return _("available {available}{fails}").format(available=available, fails=fails)
 
 
-def _otherwise(seen, _, available, works):
+def _fallback_diagnosis(seen, _, available, works):
+    """Return "not-there" for the name of a kind that is not available, else "wrong-value"."""
     return "not-there" if seen[0] in _KINDS and seen[0] not in available else "wrong-value"
 
 
@@ -109,15 +115,15 @@ for shop in ("kiosk", "market", "baker"):
     reference=pick_device,
     check_answer=ComparesToReference(
         pick_device,
-        _cases,
+        _make_cases,
         _MISTAKES,
-        read=_read,
+        read=_validated_result,
         look=lambda got, available, works: (got, works.asked_absent),
-        draw=_draw,
+        draw=_random_case,
         alike=operator.eq,
-        otherwise=_otherwise,
-        situation=_situation,
-        shown=_shown,
+        otherwise=_fallback_diagnosis,
+        situation=_describe_case,
+        shown=_format_value,
     ),
     why="This is what `get_device()` does. Because one place chooses the device and tests it, the rest "
     "of your program runs on any machine without a change.",

@@ -34,14 +34,16 @@ _CASES = (
 )
 
 
-def _draw(random):
-    """Return a machine on which the device begins to win between two whole numbers, and sizes around them."""
-    cpu, n = 10 ** random.choice((0.3, 1, 2, 10, 11, 12)), random.randrange(6, 600) + 0.5
-    device = cpu * random.choice((0.8, 1.5, 2, 2, 3, 3, 10, 100))
+def _random_case(rng):
+    """Return a random case: a machine on which the device begins to win between two whole numbers, and sizes
+    around them.
+    """
+    cpu, n = 10 ** rng.choice((0.3, 1, 2, 10, 11, 12)), rng.randrange(6, 600) + 0.5
+    device = cpu * rng.choice((0.8, 1.5, 2, 2, 3, 3, 10, 100))
     ahead = 2 * n**3 / cpu - 2 * n**3 / device if device > cpu else 2 * n**3 / cpu
-    moving = ahead * random.choice((0.02, 0.1, 0.4, 0.7, 0.95))
-    step = max(1, int(n) // random.randrange(8, 14))
-    stop = random.choice((n - step, n + step, n + 6 * step, 9 * n, 20 * n))
+    moving = ahead * rng.choice((0.02, 0.1, 0.4, 0.7, 0.95))
+    step = max(1, int(n) // rng.randrange(8, 14))
+    stop = rng.choice((n - step, n + step, n + 6 * step, 9 * n, 20 * n))
     return list(range(step, int(stop), step)), cpu, device, ahead - moving, 12 * n**2 / moving
 
 
@@ -55,11 +57,13 @@ _MISTAKES = {
 }
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the result if it is a whole number or None, else refuse it."""
     return got if got is None else judge.is_a(got, numbers.Integral, _("one of the sizes"))
 
 
-def _situation(sizes, cpu, device, launch, bus):
+def _describe_case(sizes, cpu, device, launch, bus):
+    """Return the case in words; of five sizes or more the first two and the last."""
     which = f"{sizes}" if len(sizes) < 5 else f"[{sizes[0]}, {sizes[1]}, …, {sizes[-1]}]"
     return _(
         "sizes {which}, CPU {cpu:.3g} FLOP/s, device {device:.3g} FLOP/s, "
@@ -100,10 +104,10 @@ print(first_cheaper([6, 12]))  # None
         smallest_winner,
         _CASES,
         known_mistakes_of(smallest_winner, _MISTAKES),
-        read=_read,
-        draw=_draw,
+        read=_validated_result,
+        draw=_random_case,
         alike=operator.eq,
-        situation=_situation,
+        situation=_describe_case,
     ),
     why="Compute grows with n³, transfers grow with n², and the launch doesn't grow at all, so a "
     "device that computes faster wins once n is large enough. The launch and the bus decide how "

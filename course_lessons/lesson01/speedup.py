@@ -12,21 +12,22 @@ def speedup(cpu_seconds, device_seconds):
 _CASES = ((6.0, 2.0), (0.5, 2.0), (3e-3, 4e-5), (1.0, 1.0), (0.02, 0.05))
 
 
-def _draw(random):
-    device = 10 ** random.uniform(-4, 1)
-    return device * 10 ** random.uniform(-1, 1.5), device
+def _random_case(rng):
+    """Return a random ``(cpu_seconds, device_seconds)`` whose ratio is between 0.1 and 32."""
+    device = 10 ** rng.uniform(-4, 1)
+    return device * 10 ** rng.uniform(-1, 1.5), device
 
 
-_of = variants(
+_returning = variants(
     speedup,
     "return cpu_seconds / device_seconds",
     "cpu, device = cpu_seconds, device_seconds\nreturn {}",
 )
 _MISTAKES = {
-    "never-below-1": _of("max(cpu, device) / min(cpu, device)", "max(1.0, cpu / device)"),
-    "upside-down": _of("device / cpu", "device // cpu"),
-    "difference": _of("cpu - device", "device - cpu"),
-    "share-saved": _of("1 - device / cpu", "100 * (1 - device / cpu)"),
+    "never-below-1": _returning("max(cpu, device) / min(cpu, device)", "max(1.0, cpu / device)"),
+    "upside-down": _returning("device / cpu", "device // cpu"),
+    "difference": _returning("cpu - device", "device - cpu"),
+    "share-saved": _returning("1 - device / cpu", "100 * (1 - device / cpu)"),
 }
 
 
@@ -54,7 +55,7 @@ print(new / old)  # 0.4, which isn't the speed-up any more
 ```""",
     ),
     reference=speedup,
-    check_answer=ComparesToReference(speedup, _CASES, _MISTAKES, draw=_draw),
+    check_answer=ComparesToReference(speedup, _CASES, _MISTAKES, draw=_random_case),
     why="Below 1, the device is slower. When you quote a speed-up, name both times too, because a slow "
     "CPU is an easy way to a large number.",
     diagnoses={

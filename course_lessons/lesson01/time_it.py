@@ -21,7 +21,11 @@ def time_it(launch, synchronize, clock, repeats):
 
 
 class _FakeDevice:
-    """An asynchronous device whose clock only counts; the first job is slow, and so are some later ones."""
+    """An asynchronous device on virtual time, in seconds.
+
+    The first job takes ``first``, job n ``jobs[n % len(jobs)]``; at the start, other work of ``queued``
+    seconds is in the queue.
+    """
 
     def __init__(self, jobs, first, queued):
         self.now = 5.0
@@ -30,39 +34,42 @@ class _FakeDevice:
         self.launches = 0
 
     def launch(self):
-        """Queue one job: the host pays 20 µs."""
+        """Queue one job; the call takes 20 µs of the host's time."""
         self.now += 20e-6
         job = self.first if self.launches == 0 else self.jobs[self.launches % len(self.jobs)]
         self.launches += 1
         self.idle_at = max(self.now, self.idle_at) + job
 
     def synchronize(self):
-        """Wait until the queue is empty."""
+        """Advance the virtual time to the end of the queue."""
         self.now = max(self.now, self.idle_at)
 
     def clock(self):
-        """Read the time, in seconds."""
+        """Return the virtual time in seconds."""
         return self.now
 
 
-def _case(jobs, first, queued, repeats):
+def _make_case(jobs, first, queued, repeats):
+    """Return the arguments of ``time_it`` for a new ``_FakeDevice``."""
     device = _FakeDevice(jobs, first, queued)
     return device.launch, device.synchronize, device.clock, repeats
 
 
-def _cases():
+def _make_cases():
+    """Return new cases; each has a device of its own, as a call changes it."""
     return [
-        _case([2e-3, 3e-3, 2.5e-3, 40e-3, 2.2e-3], 0.3, 0.0, 5),
-        _case([3e-3, 4e-3], 0.05, 2.0, 1),
-        _case([7e-3, 6e-3, 6.5e-3, 7.5e-3, 90e-3], 0.1, 0.5, 4),
+        _make_case([2e-3, 3e-3, 2.5e-3, 40e-3, 2.2e-3], 0.3, 0.0, 5),
+        _make_case([3e-3, 4e-3], 0.05, 2.0, 1),
+        _make_case([7e-3, 6e-3, 6.5e-3, 7.5e-3, 90e-3], 0.1, 0.5, 4),
     ]
 
 
-def _draw(random):
-    jobs = [random.uniform(1e-3, 5e-3) for _ in range(random.randrange(9, 13))]
-    jobs[random.randrange(9)] = 0.04
-    first, queued = random.uniform(0.05, 0.3), random.choice((0.0, 0.7))
-    return _case(jobs, first, queued, random.randrange(2, 7))
+def _random_case(rng):
+    """Return a random case; one of its jobs takes 40 ms, the others 1 to 5 ms."""
+    jobs = [rng.uniform(1e-3, 5e-3) for _ in range(rng.randrange(9, 13))]
+    jobs[rng.randrange(9)] = 0.04
+    first, queued = rng.uniform(0.05, 0.3), rng.choice((0.0, 0.7))
+    return _make_case(jobs, first, queued, rng.randrange(2, 7))
 
 
 _MEDIAN = "statistics.median(times)"
@@ -117,11 +124,11 @@ print(statistics.median([3.0, 2.5, 9.0]))  # 3.0, one slow visit doesn't matter
     reference=time_it,
     check_answer=ComparesToReference(
         time_it,
-        _cases,
+        _make_cases,
         _MISTAKES,
         read=Judge.number,
         look=lambda seconds, launch, *_: (seconds, launch.__self__.launches),
-        draw=_draw,
+        draw=_random_case,
         situation=lambda launch, synchronize, clock, repeats: f"repeats={repeats}",
         shown=lambda seen: _("{first_seen:.4g} ms, {second_seen} launches").format(
             first_seen=seen[0] * 1e3, second_seen=seen[1]

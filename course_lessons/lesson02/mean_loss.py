@@ -18,18 +18,20 @@ def mean_loss(batches, step, device):
     return torch.stack(losses).mean().item()
 
 
-def _waiting(batches, step, device):
+def _blocking_loop(batches, step, device):
+    """Run the loop that waits for each copy and each loss: the check's upper limit is 75 % of its time."""
     for batch in batches:
         step(batch.to(device)).item()
 
 
-def _check_mean_loss(answer, judge):
+def _check_answer(answer, judge):
+    """Check the mean, and on a simulated device races, memory freed too early, and the modelled time."""
     device = second() if simgpu.unavailable_reason() is None else torch.device("cpu")
     if device.type == "cpu":
         print(_("Judged without the simulated device: only the value, not the time."))
     for n in (5, 8, 6):
         feed = Feed(n, device)
-        usual, __ = feed.run(_waiting)
+        usual, __ = feed.run(_blocking_loop)
         spent, value = feed.run(answer)
         if isinstance(value, torch.Tensor):
             judge.no(
@@ -101,7 +103,7 @@ print(hits.item())  # 5
 ```""",
     ),
     reference=mean_loss,
-    check_answer=_check_mean_loss,
+    check_answer=_check_answer,
     why="The host now runs ahead, so a long load hides behind a long step. On one stream, a copy still "
     "waits its turn behind the steps, but a second stream lets copies overlap with computing, as "
     "long as each step waits for its batch (`wait_stream`) and the batch's memory is held until "

@@ -26,6 +26,8 @@ def move(batch, device):
 
 
 class Sample(NamedTuple):
+    """A named tuple, as a data set may return for each image."""
+
     image: Any
     source: Any
 
@@ -40,10 +42,12 @@ class NoTensor:
         return "<no tensor, moved>" if self.moved else "<no tensor>"
 
     def to(self, *_, **__):
+        """Return another instance that is marked as moved; a right answer never calls it."""
         return NoTensor(moved=True)
 
 
-def _batches():
+def _sample_batches():
+    """Yield batches: tensors in lists, tuples, dicts and named tuples, also nested, among other objects."""
     yield torch.rand(2, 3)
     yield {"image": torch.rand(2, 3), "label": torch.tensor([1, 0])}
     yield [torch.rand(2), torch.tensor([True, False])]
@@ -58,11 +62,12 @@ def _batches():
     yield {3: torch.rand(2), ("a", 1): [torch.rand(1)], None: np.arange(3), "number": np.float32(2)}
 
 
-def _check_move(answer, judge):
+def _check_answer(answer, judge):
+    """Check that the tensors of each batch move to the device that is given, and nothing else changes."""
     device = second()
-    trips = [(batch, device) for batch in _batches()]
+    trips = [(batch, device) for batch in _sample_batches()]
     if device.type != "meta":  # and back: not the best device, but the one that is named
-        trips += [(move(batch, device), torch.device("cpu")) for batch in _batches()]
+        trips += [(move(batch, device), torch.device("cpu")) for batch in _sample_batches()]
     for batch, target in trips:
         try:
             got = answer(batch, target)
@@ -74,10 +79,11 @@ def _check_move(answer, judge):
             raise
         if got is None:
             judge.is_a(got, object, f"a {type(batch).__name__}")
-        _compare(got, batch, target, 0, judge)
+        _judge_moved(got, batch, target, 0, judge)
 
 
-def _compare(got, given, device, depth, judge):
+def _judge_moved(got, given, device, depth, judge):
+    """Compare a result with the batch ``given``; ``depth`` is the number of containers around them."""
     kind = type(given).__name__
     deep = _("{depth} deep in another container").format(depth=depth) if depth else _("as it was given")
     if isinstance(given, torch.Tensor):
@@ -124,7 +130,7 @@ def _compare(got, given, device, depth, judge):
         name = _("keys") if is_dict else _("length of a {kind}").format(kind=_(kind))
         judge.expect(name, *(list(value) if is_dict else len(value) for value in (got, given)))
         for key in given if is_dict else range(len(given)):
-            _compare(got[key], given[key], device, depth + 1, judge)
+            _judge_moved(got[key], given[key], device, depth + 1, judge)
 
 
 EXERCISE = Exercise(
@@ -155,7 +161,7 @@ print(loud(["one", [2, "three"]]))  # ['ONE', [2, 'THREE']]
 ```""",
     ),
     reference=move,
-    check_answer=_check_move,
+    check_answer=_check_answer,
     why="Libraries for training carry such a function, so that a loop has one line for every kind of batch. "
     "Now you know what it does, and what it leaves alone.",
     diagnoses={

@@ -23,8 +23,8 @@ def normaliser(mean, std):
     return Normaliser()
 
 
-def _cases():
-    """Yield means, standard deviations and images, some of which fit along a wrong dimension too."""
+def _make_cases():
+    """Yield ``(mean, std, images)``; some images broadcast along a wrong dimension too, without an error."""
     random = torch.Generator().manual_seed(2)
     for mean, std, shape in (
         ([0.5, 0.25, 1.5], [2.0, 0.5, 4.0], (4, 3, 3, 5)),
@@ -34,9 +34,10 @@ def _cases():
         yield mean, std, torch.rand(shape, generator=random)
 
 
-def _check_normaliser(answer, judge):
+def _check_answer(answer, judge):
+    """Check results on the CPU and on another device, and that mean and std are buffers which are saved."""
     device = second()
-    for mean, std, images in _cases():
+    for mean, std, images in _make_cases():
         module = judge.is_a(answer(mean, std), nn.Module, _("a module"))
         right = normaliser(mean, std)(images)
         before = images.clone()
@@ -51,7 +52,7 @@ def _check_normaliser(answer, judge):
                 seen=_("parameters: {trained}").format(trained=trained),
                 expected=_("none that is trained"),
             )
-        used = _numbers_used(module, images, right)
+        used = _count_numbers_used(module, images, right)
         module, images = module.to(device), images.to(device)
         with count_copies() as counted:
             got = run_once(module, images, "stays", judge)
@@ -75,8 +76,8 @@ def _check_normaliser(answer, judge):
             judge.no("not-saved", seen=f"state_dict(): {list(module.state_dict())}")
 
 
-def _numbers_used(module, images, right):
-    """Count the numbers in buffers and parameters that change the result when they change."""
+def _count_numbers_used(module, images, right):
+    """Return the number of elements in the buffers and parameters on which the result depends."""
     used = 0
     for name, buffer in [*module.named_buffers(), *module.named_parameters()]:
         got = torch.func.functional_call(module, {name: buffer + 1}, (images,))
@@ -110,7 +111,7 @@ print([name for name, _ in layer.named_parameters()])  # weight and bias only
 ```""",
     ),
     reference=normaliser,
-    check_answer=_check_normaliser,
+    check_answer=_check_answer,
     why="BatchNorm keeps its running statistics as buffers, for the same reason. A model that carries its "
     "normalisation cannot be served with another one by mistake.",
     diagnoses={

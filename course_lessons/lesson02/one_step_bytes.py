@@ -25,7 +25,8 @@ _TRAVELLERS = {
 _BACK = {0: "nothing-back", _PARAMETERS: "gradients-back", _PARAMETERS + 4: "gradients-back"}
 
 
-def _check_one_step_bytes(answer, judge):
+def _check_answer(answer, judge):
+    """Check the two numbers; a sum that fits known wrong sizes gets their diagnosis."""
     answer = judge.listed(answer, _("a pair: bytes to the device, bytes to the host"))
     if len(answer) != 2:
         judge.no(seen=answer, expected=_("two numbers"))
@@ -72,7 +73,7 @@ print(torch.arange(5).nbytes)  # 40, because each integer is an int64
 ```""",
     ),
     reference=one_step_bytes,
-    check_answer=_check_one_step_bytes,
+    check_answer=_check_answer,
     why="The model makes up 318,040 of the 368,728 bytes, and a real loop moves it only once. After "
     "that, each step sends 50,688 bytes, the images as uint8 and the labels as int64.",
     diagnoses={

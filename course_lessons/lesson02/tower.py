@@ -26,7 +26,8 @@ def tower(sizes):
     return Tower()
 
 
-def _check_tower(answer, judge):
+def _check_answer(answer, judge):
+    """Check the parameters' shapes and devices, and the outputs on the CPU and on another device."""
     device = second()
     torch.manual_seed(3)
     for sizes in ([5, 4, 3], [7, 2], [6, 5, 4, 3], [4, 4, 4, 4]):
@@ -54,7 +55,10 @@ def _check_tower(answer, judge):
 
 
 def _expected_output(module, sizes, x):
-    """Return what a right tower computes with the parameters of a module, in whatever order they come."""
+    """Return the right output for ``x``, from a module's own parameters, found by their shapes.
+
+    All widths in ``sizes`` must differ.
+    """
     by_shape = {tuple(p.shape): p.detach() for p in module.parameters()}
     for a, b in pairwise(sizes):
         x = F.linear(x if a == sizes[0] else x.relu(), by_shape[b, a], by_shape[(b,)])
@@ -62,7 +66,7 @@ def _expected_output(module, sizes, x):
 
 
 def _diagnose_hidden_layers(module, x, device):
-    """Return the diagnosis of a module with other parameters than a right one."""
+    """Return the diagnosis of a module whose parameters have wrong shapes."""
     if not module.requires_grad_(False)(x).requires_grad:  # it has no layers that it hides
         return "wrong-value"
     try:
@@ -100,7 +104,7 @@ print([name for name, _ in Heads().named_parameters()])  # only those of known
 ```""",
     ),
     reference=tower,
-    check_answer=_check_tower,
+    check_answer=_check_answer,
     why="What a module doesn't know, it can't move, train or save, and on a CPU you may get no error "
     "at all, because the network runs and the layers in the list just never learn. "
     "`len(list(model.parameters()))` shows you the fault in one line.",

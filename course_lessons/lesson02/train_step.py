@@ -28,7 +28,7 @@ def train_step(model, optimizer, images, labels, device):
 
 
 def _on_cpu(step):
-    """Return the same step on the CPU: the same numbers, in a tenth of the time."""
+    """Return a function that calls ``step`` with the CPU as the device, which is ten times as fast."""
     return lambda *case: step(*case[:-1], torch.device("cpu"))
 
 
@@ -41,14 +41,14 @@ MISTAKES = known_mistakes_of(
 )
 
 
-def _device():
-    """Return where the steps run: the simulated device, or the CPU where there is none."""
+def _device_for_steps():
+    """Return the simulated device, or the CPU where there is none."""
     device = second()
     return torch.device("cpu") if device.type == "meta" else device
 
 
-def _cases():
-    """Return models that hold gradients of an earlier step, each with optimiser, batch and device."""
+def _make_cases():
+    """Return new arguments of ``train_step``; the models hold gradients of an earlier step."""
     cases = []
     for seed, n in enumerate((5, 16)):
         torch.manual_seed(seed)
@@ -57,31 +57,34 @@ def _cases():
         optimizer.steps = 0
         optimizer.register_step_pre_hook(_count_step)
         model(torch.randn(9, 6)).square().mean().backward()
-        cases.append((model, optimizer, torch.randn(n, 6), torch.arange(n) % 3, _device()))
+        cases.append((model, optimizer, torch.randn(n, 6), torch.arange(n) % 3, _device_for_steps()))
     return cases
 
 
 def _count_step(optimizer, *_):
+    """Count a step in ``optimizer.steps`` (a pre-hook of the optimiser)."""
     optimizer.steps += 1
 
 
-def _look(logits, model, optimizer, *_):
+def _compared_value(logits, model, optimizer, *_):
+    """Return what is compared: number of steps, weights (on the CPU) and logits."""
     weights = [p.detach().cpu() for p in model.parameters()]
     return {"steps": optimizer.steps, "weights": weights, "logits": logits}
 
 
-_STEPS = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     _on_cpu(train_step),
-    _cases,
+    _make_cases,
     {name: _on_cpu(mistake) for name, mistake in MISTAKES.items()},
-    look=_look,
+    look=_compared_value,
     alike=nearly(1e-4, 1e-4),
     situation=lambda model, optimizer, images, *__: _("a batch of {n_images}").format(n_images=len(images)),
 )
 
 
-def _check_train_step(answer, judge):
-    model, optimizer, *__, device = _cases()[0]
+def _check_answer(answer, judge):
+    """Check devices, result and weights, and which bytes are copied in the second step."""
+    model, optimizer, *__, device = _make_cases()[0]
     for n in (5, 16):
         images, labels = torch.randn(n, 6), torch.arange(n) % 3
         right = copy.deepcopy(model).cpu()(images).detach().numpy()
@@ -93,7 +96,7 @@ def _check_train_step(answer, judge):
         early = any(c.code == "d2h" and c.non_blocking for c in counted.copies)
         if early and not (got.shape == right.shape and np.allclose(got, right, atol=1e-3)):
             judge.no("too-early", seen=_("a copy to the host that is not waited for"))
-    _STEPS(answer, judge)
+    _compare_to_reference(answer, judge)
     # In the second step the model was on the device already.
     sent, batch = counted.bytes_to_device, images.nbytes + labels.nbytes
     if counted.bytes_to_host >= 2 * got.nbytes:
@@ -133,7 +136,7 @@ print(curve.requires_grad, curve.detach().requires_grad)  # True False
 ```""",
     ),
     reference=train_step,
-    check_answer=_check_train_step,
+    check_answer=_check_answer,
     why="The model, the images and the labels each go to the device once, and only the result comes "
     "back. The optimiser needed no change, because the parameters that it holds are the very ones "
     "that moved.",

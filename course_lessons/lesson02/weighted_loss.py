@@ -20,20 +20,22 @@ def weighted_loss(counts, device):
     return nn.CrossEntropyLoss(weight=weight).to(device)
 
 
-def _weights(counts):
+def _expected_weights(counts):
+    """Return the right weights of the classes, a float32 tensor."""
     c = torch.tensor(counts, dtype=torch.float32)
     return c.sum() / (len(c) * c)
 
 
-_of = variants(_weights, "c.sum() / (len(c) * c)")
+_returning = variants(_expected_weights, "c.sum() / (len(c) * c)")
 _MISTAKES = {
-    "upside-down": _of("len(c) * c / c.sum()", "c / c.sum()"),
-    "other-order": _of("(c.sum() / (len(c) * c)).flip(0)"),
+    "upside-down": _returning("len(c) * c / c.sum()", "c / c.sum()"),
+    "other-order": _returning("(c.sum() / (len(c) * c)).flip(0)"),
 }
 _COUNTS = ([6, 3, 1], [40, 10, 20, 30], [5, 5], [2, 9, 4, 7, 3], [12, 12, 36])
 
 
-def _proportional(got, right, counts):
+def _fallback_diagnosis(got, right, counts):
+    """Return the diagnosis of weights that are proportional to the right ones, or to their inverse."""
     for diagnosis, weights in {"not-scaled": right, "upside-down": 1 / right}.items():
         ratio = got.detach().double() / weights
         if torch.allclose(ratio, ratio[0], rtol=1e-4):
@@ -41,18 +43,18 @@ def _proportional(got, right, counts):
     return "wrong-value"
 
 
-_WEIGHTS = ComparesToReference(
-    _weights,
+_compare_to_reference = ComparesToReference(
+    _expected_weights,
     [(counts,) for counts in _COUNTS],
     _MISTAKES,
     read=lambda judge, got: got,
     alike=nearly(1e-4, 1e-6),
-    otherwise=_proportional,
+    otherwise=_fallback_diagnosis,
 )
 
 
-def _loss(answer, counts, device, judge):
-    """Return an answer's loss, refused unless its weights are on the device, in float32."""
+def _validated_loss(answer, counts, device, judge):
+    """Call the answer and return its loss module; refuse it unless its weights are float32 on ``device``."""
     loss = judge.is_a(answer(counts, device), nn.CrossEntropyLoss, _("an nn.CrossEntropyLoss"))
     if loss.weight is None:
         judge.no(seen="weight: None")
@@ -62,17 +64,18 @@ def _loss(answer, counts, device, judge):
     return loss
 
 
-def _check_weighted_loss(answer, judge):
+def _check_answer(answer, judge):
+    """Check the weights, the other settings of the loss, and its value on two devices."""
     device, cpu = second(), torch.device("cpu")
-    _WEIGHTS(lambda counts: _loss(answer, counts, cpu, judge).weight, judge)
+    _compare_to_reference(lambda counts: _validated_loss(answer, counts, cpu, judge).weight, judge)
     torch.manual_seed(3)
     for counts, target in zip(_COUNTS, (device, device, cpu, device, cpu), strict=True):
-        loss = _loss(answer, counts, target, judge)
+        loss = _validated_loss(answer, counts, target, judge)
         judge.expect("reduction", loss.reduction, "mean", "reduction")
         if loss.label_smoothing:
             judge.no(seen=f"label_smoothing={loss.label_smoothing}", expected=_("none"))
         logits, labels = torch.randn(7, len(counts)), torch.arange(7) % len(counts)
-        expected = F.cross_entropy(logits, labels, _weights(counts))
+        expected = F.cross_entropy(logits, labels, _expected_weights(counts))
         applied = partial(loss, target=labels.to(target))
         value = run_once(applied, logits.to(target), "stays", judge)
         if not equal(value, expected):
@@ -107,7 +110,7 @@ print(criterion.pos_weight.dtype)  # torch.float64
 ```""",
     ),
     reference=weighted_loss,
-    check_answer=_check_weighted_loss,
+    check_answer=_check_answer,
     why="A loss without weights has nothing to move, but with weights it's a module like any other. So "
     "call `.to(device)` on every loss, because it costs nothing and is never wrong.",
     diagnoses={

@@ -25,8 +25,8 @@ def full_state(model, optimizer, scheduler):
     }
 
 
-class _Run:
-    """A run whose every step depends on the model, the optimiser, the scheduler and two generators."""
+class _TrainingRun:
+    """A run whose every step depends on model, optimiser, scheduler and both random generators."""
 
     def __init__(self, seed):
         self.model = small_model(dropout=0.4)
@@ -37,6 +37,7 @@ class _Run:
         random.seed(seed)
 
     def train(self, steps):
+        """Train for so many steps, each on a batch that Python's generator chooses."""
         batches = made_batches((5, 4, 6, 5, 7))
         for _ in range(steps):
             x, y = random.choice(batches)
@@ -46,11 +47,13 @@ class _Run:
             self.scheduler.step()
 
     def weights(self):
+        """Return all parameters and buffers as one float64 vector."""
         return torch.cat([value.flatten().double() for value in self.model.state_dict().values()])
 
 
-def _check_full_state(answer, judge):
-    run = _Run(seed=3)
+def _check_answer(answer, judge):
+    """Check the keys, that ``torch.load`` reads the state, and that a run resumes exactly from each part."""
+    run = _TrainingRun(seed=3)
     run.train(5)
     parts = run.model, run.optimizer, run.scheduler
     complete = through_file(full_state(*parts))
@@ -83,7 +86,7 @@ def _check_full_state(answer, judge):
     run.train(6)
     parameters = {name for name, _ in run.model.named_parameters()}
     for key in complete:
-        if difference := _resume({**complete, key: got[key]}, run.weights()):
+        if difference := _difference_after_resuming({**complete, key: got[key]}, run.weights()):
             bare = key == "model" and isinstance(got[key], dict) and set(got[key]) == parameters
             judge.no(
                 "no-buffers" if bare else "wrong-value",
@@ -92,9 +95,9 @@ def _check_full_state(answer, judge):
             )
 
 
-def _resume(state, expected):
-    """Return how a run resumed from a state differs from the uninterrupted one; "" if it does not."""
-    run = _Run(seed=99)
+def _difference_after_resuming(state, expected):
+    """Return how the weights differ after resuming from ``state``, in words; "" if they are equal."""
+    run = _TrainingRun(seed=99)
     try:
         for name in ("model", "optimizer", "scheduler"):
             getattr(run, name).load_state_dict(copy.deepcopy(state[name]))
@@ -140,7 +143,7 @@ print(torch.equal(first, torch.randint(6, (5,), generator=dice)))  # True
 ```""",
     ),
     reference=full_state,
-    check_answer=_check_full_state,
+    check_answer=_check_answer,
     why="Without the optimiser's state the run forgets its momentum, without the scheduler's it trains "
     "at another learning rate, and without the generators' it sees other batches. Each time the "
     "loss curve shows only a small bump, if anything, so you might never notice.",

@@ -14,18 +14,19 @@ def index_batches(n, size, seed, epoch, start):
     return list(order.split(size))[start:]
 
 
-def _check_index_batches(answer, judge):
+def _check_answer(answer, judge):
+    """Check lengths, order and reproducibility of the batches, and that ``start`` skips whole batches."""
     torch.manual_seed(12)
     random.seed(12)
 
     def batches(*arguments):
-        return _index_lists(answer(*arguments), judge)
+        return _validated_index_lists(answer(*arguments), judge)
 
     for n, size, seed in ((23, 5, 7), (24, 4, 3), (40, 16, 11), (9, 20, 5)):
         case = f"n = {n}, size = {size}"
         with judge.own_generator():
             got = answer(n, size, seed, 0, 0)
-        whole = _index_lists(got, judge)
+        whole = _validated_index_lists(got, judge)
         order = [i for batch in whole for i in batch]
         sizes = [size] * (n // size) + [n % size] * (n % size > 0)
         judge.expect(
@@ -74,7 +75,8 @@ def _check_index_batches(answer, judge):
             )
 
 
-def _index_lists(got, judge):
+def _validated_index_lists(got, judge):
+    """Return the index tensors as lists of ints; refuse anything else than 1-D int64 tensors."""
     judge.is_a(got, (list, tuple), _("a list of index tensors"))
     for batch in got:
         if not isinstance(batch, torch.Tensor) or batch.dtype != torch.int64 or batch.ndim != 1:
@@ -113,7 +115,7 @@ print([len(part) for part in torch.arange(10).split(4)])  # [4, 4, 2]
 ```""",
     ),
     reference=index_batches,
-    check_answer=_check_index_batches,
+    check_answer=_check_answer,
     why="Now three numbers (seed, epoch, start) say exactly where a run is in its data. A checkpoint "
     "can keep them in place of the whole order.",
     diagnoses={

@@ -37,16 +37,16 @@ _MISTAKES = known_mistakes_of(
 _SIZES = ((6, 6, 2), (3, 5), (4, 1, 1, 7), (2, 9, 4))
 
 
-def _case(i):
-    """Return a model as it should be evaluated, and batches."""
+def _make_case(i):
+    """Return case number ``i``: a model in eval mode, and batches."""
     return small_model(dropout=0.5).eval(), made_batches(_SIZES[i], seed=i + 2)
 
 
-_MEAN = over(mean_loss, _case, len(_SIZES), _MISTAKES, read=python_float)
+_compare_to_reference = over(mean_loss, _make_case, len(_SIZES), _MISTAKES, read=python_float)
 
 
-def _snapshot(model):
-    """Return what an evaluation must leave alone: the diagnosis if it does not, a name, the value."""
+def _state_snapshot(model):
+    """Return what an evaluation must not change, as ``(diagnosis if it changed, name, value)`` tuples."""
     *body, head = model
     return [
         ("mode-left", "model.training", model.training),
@@ -63,13 +63,14 @@ def _snapshot(model):
     ]
 
 
-def _check_mean_loss(answer, judge):
+def _check_answer(answer, judge):
+    """Check that model and gradient mode are as before the call, then the mean."""
     for sizes, training in (((6, 6, 2), True), ((3, 5), False)):
         batches = made_batches(sizes, seed=len(sizes))
         model = small_model(dropout=0.5).train(training)
         F.cross_entropy(model(batches[0][0]), batches[0][1]).backward()
         model[-1].requires_grad_(training)
-        before = _snapshot(model)
+        before = _state_snapshot(model)
         modes, graphs = [], []
         for part in model.modules():
             part.register_forward_pre_hook(lambda m, _, modes=modes: modes.append(m.training))
@@ -79,9 +80,9 @@ def _check_mean_loss(answer, judge):
             judge.no("train-mode", seen=_("forward passes in train mode"), expected=_("eval mode"))
         if any(graphs):
             judge.no("builds-graph", seen=_("outputs that require a gradient"), expected=_("no graph"))
-        for (diagnosis, name, old), (*__, new) in zip(before, _snapshot(model), strict=True):
+        for (diagnosis, name, old), (*__, new) in zip(before, _state_snapshot(model), strict=True):
             judge.expect(name, new, old, diagnosis)
-    _MEAN(answer, judge)
+    _compare_to_reference(answer, judge)
 
 
 EXERCISE = Exercise(
@@ -114,7 +115,7 @@ print(layer(torch.ones(4)), layer.training)  # four ones, False
 ```""",
     ),
     reference=mean_loss,
-    check_answer=_check_mean_loss,
+    check_answer=_check_answer,
     why="A function that measures must not change what it measures. This one can be called in the "
     "middle of a training loop, or by someone who never trains.",
     diagnoses={

@@ -21,20 +21,23 @@ def save_atomic(state, path):
     os.replace(new, path)
 
 
-def _check_save_atomic(answer, judge):
+def _check_answer(answer, judge):
+    """Check saves to a temporary folder: two whole ones, one killed while writing, one before the rename, and
+    those after them.
+    """
     raw = answer.__wrapped__  # a simulated crash is not an error of the learner's code
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder).resolve() / "last.pt"
         with Watch(path).watching():
             answer(saved(1), path)
-        _expect_value(judge, path, 1, _("after the first save"))
+        _expect_saved_state(judge, path, 1, _("after the first save"))
         judge.expect(_("after the first save"), torch.load(path, weights_only=True), saved(1))
 
         with Watch(path).watching() as watch:
             answer(saved(2), path)
-        _expect_value(judge, path, 2, _("after the second save"))
-        _judge_disk(watch, path, judge)
-        _judge_left(path, judge, "wrong-value")
+        _expect_saved_state(judge, path, 2, _("after the second save"))
+        _judge_renames_and_syncs(watch, path, judge)
+        _judge_leftover_files(path, judge, "wrong-value")
 
         watch = Watch(path)
         with suppress(Exception):  # whatever the simulated crash turns into, the disk is judged
@@ -55,14 +58,15 @@ def _check_save_atomic(answer, judge):
         except Exception as error:
             error.case = ((_("Case"), _("the next save after a crash")),)
             raise
-        _expect_value(judge, path, 5, _("at the next save after a crash"))
-        _judge_left(path, judge)
+        _expect_saved_state(judge, path, 5, _("at the next save after a crash"))
+        _judge_leftover_files(path, judge)
         with Watch(path).watching():
             answer(saved(6), path)
-        _judge_left(path, judge)
+        _judge_leftover_files(path, judge)
 
 
-def _judge_left(path, judge, diagnosis="leftovers"):
+def _judge_leftover_files(path, judge, diagnosis="leftovers"):
+    """Refuse an answer that leaves files besides the checkpoint in its folder."""
     if left := sorted(p.name for p in path.parent.iterdir() if p != path):
         judge.no(
             diagnosis,
@@ -71,8 +75,8 @@ def _judge_left(path, judge, diagnosis="leftovers"):
         )
 
 
-def _judge_disk(watch, path, judge):
-    """Judge the second save by its renames and by what stood in the folder at each fsync."""
+def _judge_renames_and_syncs(watch, path, judge):
+    """Judge the second save by the renames and ``os.fsync`` calls that ``watch`` recorded."""
     if not watch.renames:
         judge.no(seen=_("no rename"), expected=_("a second file, renamed when it is whole"))
     for source, value in watch.renames:
@@ -95,7 +99,8 @@ def _judge_disk(watch, path, judge):
         )
 
 
-def _expect_value(judge, path, value, when):
+def _expect_saved_state(judge, path, value, when):
+    """Refuse unless the file at ``path`` holds the state of save number ``value``."""
     got = value_in(path)
     if got != value:
         missing = _("a file without the state that was given") if path.exists() else _("no file")
@@ -135,7 +140,7 @@ print([(file.name, file.read_text()) for file in folder.iterdir()])  # [('score.
 ```""",
     ),
     reference=save_atomic,
-    check_answer=_check_save_atomic,
+    check_answer=_check_answer,
     why="Cloud sessions end without asking, often in the middle of the longest operation, and that "
     "is the save. Half a checkpoint in the place of a whole one is worse than none.",
     diagnoses={

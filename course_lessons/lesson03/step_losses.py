@@ -24,39 +24,41 @@ def step_losses(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-_LEARNS = known_mistakes_of(
+_MISTAKES_IN_WEIGHTS = known_mistakes_of(
     step_losses,
     {
         "piles-up": {"optimizer.zero_grad()": ""},
         "summed": {"(model(x), y)": "(model(x), y, reduction='sum')"},
     },
 )
-_GIVES = known_mistakes_of(
+_MISTAKES_IN_RESULT = known_mistakes_of(
     step_losses, {"after-step": {"loss.detach()": "F.cross_entropy(model(x), y).detach()"}}
 )
 _SIZES = ((5, 3, 2, 2), (4,) * 9, (6, 2, 3))
 
 
-def _case(i):
-    """Return a model in train mode, batches and an optimiser."""
+def _make_case(i):
+    """Return case number ``i``: a model in train mode, batches and an optimiser."""
     model = small_model()
     return model, made_batches(_SIZES[i], seed=i + 1), sgd(model)
 
 
-_WEIGHTS = weights_after(step_losses, _case, len(_SIZES), _LEARNS)
+_compare_weights = weights_after(step_losses, _make_case, len(_SIZES), _MISTAKES_IN_WEIGHTS)
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the result as a list; refuse anything else than Python floats in it."""
     judge.is_a(got, (list, tuple), _("a list of Python floats"))
     return [judge.is_a(value, float, _("a Python float")) for value in got]
 
 
-_LOSSES = over(step_losses, _case, len(_SIZES), _GIVES, read=_read)
+_compare_losses = over(step_losses, _make_case, len(_SIZES), _MISTAKES_IN_RESULT, read=_validated_result)
 
 
-def _check_step_losses(answer, judge):
-    _WEIGHTS(keeps(answer, judge, 1), judge)
-    _LOSSES(answer, judge)
+def _check_answer(answer, judge):
+    """Check the weights, the losses, and how often a value is read from the device."""
+    _compare_weights(keeps(answer, judge, 1), judge)
+    _compare_losses(answer, judge)
     device = torch.device("cpu") if simgpu.unavailable_reason() else simgpu.first()
     batches = [(x.to(device), y.to(device)) for x, y in made_batches((4, 4, 4, 4))]
     model, in_training = small_model().to(device), [0]
@@ -104,7 +106,7 @@ print(largest.item())  # 6.0, the only read
 ```""",
     ),
     reference=step_losses,
-    check_answer=_check_step_losses,
+    check_answer=_check_answer,
     why="If the batches are on the device already, Python waits only at the end of this loop, so it "
     "can send the next step while the device is still at work. The same trick works for accuracy, "
     "gradient norms and everything else that you plot.",

@@ -47,19 +47,21 @@ _SIZES = (
 )
 
 
-def _case(i):
+def _make_case(i):
+    """Return case number ``i``: a model, batches, an optimiser and ``k``."""
     sizes, k = _SIZES[i]
     model = small_model(norm=False)
     return model, made_batches(sizes, seed=i + 1), sgd(model), k
 
 
-_WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _MISTAKES)
+_compare_to_reference = weights_after(train_accumulated, _make_case, len(_SIZES), _MISTAKES)
 
 
-def _check_train_accumulated(answer, judge):
-    for model, batches, optimizer, k in map(_case, range(len(_SIZES))):
+def _check_answer(answer, judge):
+    """Check how many rows and how many graphs are in memory at once, then the weights."""
+    for model, batches, optimizer, k in map(_make_case, range(len(_SIZES))):
         largest = max(len(y) for _, y in batches)
-        graphs = _Graphs(model)
+        graphs = _GraphCounter(model)
         answer(model, batches, optimizer, k)
         if graphs.largest > largest:
             seen = _("a batch of {largest} went through the model").format(largest=graphs.largest)
@@ -70,11 +72,11 @@ def _check_train_accumulated(answer, judge):
                 seen=_("{most} graphs at once").format(most=graphs.most),
                 expected=_("one at a time"),
             )
-    _WEIGHTS(answer, judge)
+    _compare_to_reference(answer, judge)
 
 
-class _Graphs:
-    """The largest batch, and the most forward passes with a graph before a backward pass."""
+class _GraphCounter:
+    """Records a model's largest batch, and the most forward passes with a graph since a backward pass."""
 
     def __init__(self, model):
         self.now = self.most = self.largest = 0
@@ -82,11 +84,13 @@ class _Graphs:
         model[0].weight.register_hook(self._backward)
 
     def _forward(self, _, args, out):
+        """Count a forward pass (a forward hook)."""
         self.largest = max(self.largest, len(args[0]))
         self.now += out.requires_grad
         self.most = max(self.most, self.now)
 
     def _backward(self, _):
+        """Reset the count (a hook of the first weight's gradient)."""
         self.now = 0
 
 
@@ -120,7 +124,7 @@ print(sum(piece.mean() for piece in rows.split(2)) / 3)  # 4.67
 ```""",
     ),
     reference=train_accumulated,
-    check_answer=_check_train_accumulated,
+    check_answer=_check_answer,
     why="Many loops divide by k and drop the tail. Nothing fails then, but the small last batch "
     "counts too much, and the last digits of each epoch are never learned from.",
     diagnoses={

@@ -23,7 +23,7 @@ def train_epoch(model, batches, optimizer):
 
 
 _LINE, _STEP = "loss = F.cross_entropy(model(x), y)", "optimizer.step()"
-_LEARNS = known_mistakes_of(
+_MISTAKES_IN_WEIGHTS = known_mistakes_of(
     train_epoch,
     {
         "piles-up": {"optimizer.zero_grad()": ""},
@@ -33,23 +33,24 @@ _LEARNS = known_mistakes_of(
     },
 )
 _MEAN_OF_MEANS = {"loss.item() * len(y)": "loss.item()", "total / seen": "total / len(batches)"}
-_GIVES = known_mistakes_of(train_epoch, {"ragged-mean": _MEAN_OF_MEANS})
+_MISTAKES_IN_RESULT = known_mistakes_of(train_epoch, {"ragged-mean": _MEAN_OF_MEANS})
 _SIZES = ((4, 4, 3), (5, 2), (3, 3, 3, 2), (2, 6), (4, 4))
 
 
-def _case(i):
-    """A model, batches and an optimiser. The first models come in eval mode, the others in train mode."""
+def _make_case(i):
+    """Return case number ``i``: a model, in eval mode for ``i`` up to 2, batches and an optimiser."""
     model = small_model().train(i > 2)
     return model, made_batches(_SIZES[i], seed=i + 1), sgd(model)
 
 
-_WEIGHTS = weights_after(train_epoch, _case, len(_SIZES), _LEARNS)
-_MEAN = over(train_epoch, _case, len(_SIZES), _GIVES, read=python_float)
+_compare_weights = weights_after(train_epoch, _make_case, len(_SIZES), _MISTAKES_IN_WEIGHTS)
+_compare_mean = over(train_epoch, _make_case, len(_SIZES), _MISTAKES_IN_RESULT, read=python_float)
 
 
-def _check_train_epoch(answer, judge):
-    _WEIGHTS(answer, judge)
-    _MEAN(answer, judge)
+def _check_answer(answer, judge):
+    """Check the weights, then the mean loss."""
+    _compare_weights(answer, judge)
+    _compare_mean(answer, judge)
 
 
 EXERCISE = Exercise(
@@ -80,7 +81,7 @@ print((5.0 * 3 + 9.0 * 1) / (3 + 1))  # 6, if 3 people paid 5 and one paid 9
 ```""",
     ),
     reference=train_epoch,
-    check_answer=_check_train_epoch,
+    check_answer=_check_answer,
     why="None of the three faults raises an error, and the loss still falls, only to a worse place, "
     "while the number that you print isn't what you think it is. That's why you should check a "
     "training loop by what it does.",

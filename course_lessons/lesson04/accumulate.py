@@ -24,7 +24,13 @@ def accumulate(model, batches, loss_fn, optimizer, scaler, dtype):
     scaler.update()
 
 
-def _two_steps(step, judge=None):
+def _case_runner(step, judge=None):
+    """Return a function that runs a case and returns what two steps did.
+
+    With a ``judge`` it also judges precision, order of calls and use of the scaler.
+    The reference and the known mistakes are run without one.
+    """
+
     def run_case(dtype, sizes, overflow):
         batches = made_batches(sizes, seed=sum(sizes))
         if overflow:
@@ -36,7 +42,7 @@ def _two_steps(step, judge=None):
                 step(run.model, batches, run.loss_fn, run.optimizer, run.scaler, dtype)
             if judge:
                 judge_precision(run, dtype, judge)
-                _judge_order(run, sizes, judge)
+                _judge_call_order(run, sizes, judge)
                 judge_scaler(run, judge)
             steps.append(run.step_made())
         return steps
@@ -44,7 +50,8 @@ def _two_steps(step, judge=None):
     return run_case
 
 
-def _judge_order(run, sizes, judge):
+def _judge_call_order(run, sizes, judge):
+    """Refuse batches that are too large, more than one update, or graphs that are kept too long."""
     if max(run.sizes) > max(sizes):
         seen = _("a batch of {max_sizes} went through the model").format(max_sizes=max(run.sizes))
         judge.no(seen=seen, expected=_("at most {max_sizes} at a time").format(max_sizes=max(sizes)))
@@ -62,7 +69,8 @@ def _judge_order(run, sizes, judge):
         judge.no("graph-kept", seen=seen, expected=_("memory that backward() has freed"))
 
 
-def _situation(dtype, sizes, overflow):
+def _describe_case(dtype, sizes, overflow):
+    """Return the case in words."""
     words = _("{dtype}, micro-batches of {sizes}").format(dtype=dtype, sizes=", ".join(map(str, sizes)))
     return _("{words}, one of which overflows").format(words=words) if overflow else words
 
@@ -83,7 +91,7 @@ _CASES = (
     (torch.float16, (5,), False),
     (torch.float16, (4, 2, 3), True),  # one micro-batch overflows: no step for any of them
 )
-_check_accumulate = over_runs(_two_steps, accumulate, _CASES, MISTAKES, _situation)
+_check_answer = over_runs(_case_runner, accumulate, _CASES, MISTAKES, _describe_case)
 
 
 EXERCISE = Exercise(
@@ -119,7 +127,7 @@ print(w.grad)  # tensor(4.), the mean of all four numbers
 ```""",
     ),
     reference=accumulate,
-    check_answer=_check_accumulate,
+    check_answer=_check_answer,
     why="The scale belongs to a step and not to a micro-batch, because gradients with different scales "
     "can't be added up. `update()` alone between two micro-batches raises an error, but after a `step` "
     "or an `unscale_` it's accepted, and then it can change the scale in the middle of the sum.",

@@ -20,7 +20,13 @@ def amp_step(model, x, y, loss_fn, optimizer, scaler, dtype):
     return loss.detach()
 
 
-def _five_steps(step, judge=None):
+def _case_runner(step, judge=None):
+    """Return a function that runs a case and returns what five steps did, with their losses.
+
+    With a ``judge`` it also judges precision, waits, use of the scaler and type of the loss.
+    The reference and the known mistakes are run without one.
+    """
+
     def run_case(dtype):
         run = Run(use_scaler=dtype is torch.float16)
         steps = []
@@ -47,7 +53,7 @@ def _five_steps(step, judge=None):
     return run_case
 
 
-_check_amp_step = over_runs(_five_steps, amp_step, ((torch.bfloat16,), (torch.float16,)), {})
+_check_answer = over_runs(_case_runner, amp_step, ((torch.bfloat16,), (torch.float16,)), {})
 
 
 EXERCISE = Exercise(
@@ -82,7 +88,7 @@ print(height.detach())
 ```""",
     ),
     reference=amp_step,
-    check_answer=_check_amp_step,
+    check_answer=_check_answer,
     why="You need no `if` for the device or the format, because a disabled scaler passes everything "
     "through. Your weights stay in float32, and autocast makes 16-bit copies of them where they help.",
     diagnoses={

@@ -23,8 +23,8 @@ def checkpoint(model, optimizer, scaler):
     }
 
 
-def _trained(use_scaler):
-    """Return a run with running statistics, momentum, and a scaler that has met an overflow."""
+def _trained_run(use_scaler):
+    """Return a run after four steps, with running statistics, momentum, and a scaler that met an overflow."""
     run = Run(use_scaler=use_scaler, between=lambda: nn.BatchNorm1d(8))
     for number, (x, y) in enumerate(made_batches((4,) * 4)):
         loss = run.loss_fn(run.model(x), y) * (math.inf if use_scaler and number == 1 else 1.0)
@@ -36,9 +36,10 @@ def _trained(use_scaler):
 
 
 @one_thread()
-def _check_checkpoint(answer, judge):
+def _check_answer(answer, judge):
+    """Check the keys and the state of each part, with an enabled and a disabled scaler."""
     for use_scaler in (True, False):
-        run = _trained(use_scaler)
+        run = _trained_run(use_scaler)
         right = copy.deepcopy(checkpoint(run.model, run.optimizer, run.scaler))
         state = answer(run.model, run.optimizer, run.scaler)
         judge.is_a(state, dict, _("a dict with the keys of the task"))
@@ -51,7 +52,7 @@ def _check_checkpoint(answer, judge):
         except (pickle.PickleError, AttributeError, TypeError, RuntimeError) as error:
             judge.no("not-plain", seen=str(error).splitlines()[0], expected=_("plain state"))
         for name, whole in right.items():
-            _judge_part(name, state[name], whole, judge)
+            _judge_saved_part(name, state[name], whole, judge)
         if not run.model.training:
             judge.no("changed-input", seen=_("the model in eval mode"), expected=_("still in train mode"))
         for name, whole in right.items():
@@ -63,8 +64,8 @@ def _check_checkpoint(answer, judge):
                 )
 
 
-def _judge_part(name, part, whole, judge):
-    """Refuse a part that cannot be loaded as its ``state_dict`` can, or holds other values."""
+def _judge_saved_part(name, part, whole, judge):
+    """Refuse a part that cannot be loaded as the ``state_dict`` ``whole`` can, or holds other values."""
     if name == "scaler":
         if not whole and part != whole:
             judge.no(seen=repr(part), expected="{}")
@@ -123,7 +124,7 @@ print(other.step_size)  # 30
 ```""",
     ),
     reference=checkpoint,
-    check_answer=_check_checkpoint,
+    check_answer=_check_answer,
     why="A new scaler starts at 65536 and has to come down again, with a skipped step for every halving. "
     "Where the old scale had grown, small gradients get lost until the new one has grown too.",
     diagnoses={

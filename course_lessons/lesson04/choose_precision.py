@@ -37,7 +37,8 @@ _CASES = [
 ]
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return ``(dtype, bool)``, or refuse the result."""
     judge.is_a(got, (tuple, list), _("a pair: dtype and True or False"))
     if len(got) != 2 or not isinstance(got[0], torch.dtype):
         judge.no(seen=brief(got), expected=_("such as (torch.float32, False)"))
@@ -47,7 +48,7 @@ def _read(judge, got):
     return got[0], bool(scaler)
 
 
-def _diagnose(got, right, can):
+def _fallback_diagnosis(got, right, can):
     """Return which rule of the task is broken for this device."""
     dtype = got[0]
     if dtype is right[0] is torch.bfloat16:
@@ -60,18 +61,19 @@ def _diagnose(got, right, can):
     return "cpu-float16" if on_cpu and dtype is torch.float16 else "wrong-value"
 
 
-_VALUES = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     choose_precision,
     _CASES,
     {},
-    read=_read,
+    read=_validated_result,
     alike=operator.eq,
-    otherwise=_diagnose,
+    otherwise=_fallback_diagnosis,
     situation=lambda can: f"{can.name} ({can.device}, bf16={can.bf16})",
 )
 
 
-def _check_choose_precision(answer, judge):
+def _check_answer(answer, judge):
+    """Check that the answer does not ask ``torch.cuda``, then its values."""
     calls = []
 
     def record(name):
@@ -81,7 +83,7 @@ def _check_choose_precision(answer, judge):
         answer(_CASES[0][0])
         if calls:
             judge.no("asks-the-machine", seen=f"torch.cuda.{calls[0]}()", expected=_("only `can`"))
-        _VALUES(answer, judge)
+        _compare_to_reference(answer, judge)
 
 
 EXERCISE = Exercise(
@@ -115,7 +117,7 @@ print(loader_settings(16, torch.device("cuda:1")))  # (8, True)
 ```""",
     ),
     reference=choose_precision,
-    check_answer=_check_choose_precision,
+    check_answer=_check_answer,
     why="With one choice at the top of your script, the same training step runs on a T4, an A100, a Mac and "
     "a CPU. Still, measure it, because small work can be slower in 16 bits even on hardware with units "
     "for it, and `torch.cuda.is_bf16_supported()` says yes on a T4 too, where bfloat16 is emulated and "

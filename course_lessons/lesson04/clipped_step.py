@@ -24,7 +24,12 @@ def clipped_step(loss, model, optimizer, scaler, max_norm):
     return norm
 
 
-def _one_step(step, judge=None):
+def _case_runner(step, judge=None):
+    """Return a function that runs a case and returns what one step did, with the norm.
+
+    With a ``judge`` it also judges use of the scaler, and whether an overflow skips the step.
+    The reference and the known mistakes are run without one.
+    """
     (x, y), *__ = made_batches((8,))
 
     def run_case(use_scaler, max_norm, factor):
@@ -42,7 +47,8 @@ def _one_step(step, judge=None):
     return run_case
 
 
-def _situation(use_scaler, max_norm, factor):
+def _describe_case(use_scaler, max_norm, factor):
+    """Return the case in words; ``factor`` is what the loss is multiplied by."""
     words = _("max_norm={max_norm:g}, a loss times {factor:g}").format(max_norm=max_norm, factor=factor)
     return words if use_scaler else _("{words}, a disabled scaler").format(words=words)
 
@@ -69,7 +75,7 @@ _CASES = (
     (True, 2.0, 30.0),
     (False, 0.1, 1.0),
 )
-_check_clipped_step = over_runs(_one_step, clipped_step, _CASES, MISTAKES, _situation)
+_check_answer = over_runs(_case_runner, clipped_step, _CASES, MISTAKES, _describe_case)
 
 
 EXERCISE = Exercise(
@@ -101,7 +107,7 @@ print(found, w.grad)  # tensor(5.) tensor([1.5000, 2.0000])
 ```""",
     ),
     reference=clipped_step,
-    check_answer=_check_clipped_step,
+    check_answer=_check_answer,
     why="If you clip gradients while they're still scaled, nearly all of them are above the limit, and they "
     "come out tens of thousands of times too small. With plain SGD the loss then hardly falls, and "
     "nothing looks broken.",

@@ -20,7 +20,8 @@ def follow_scale(overflows, init_scale, growth_interval):
     return scales
 
 
-def _cases():
+def _make_cases():
+    """Return new cases; "x" in a pattern is a step that overflows."""
     return [
         ([sign == "x" for sign in pattern], init_scale, interval)
         for pattern, init_scale, interval in (
@@ -34,9 +35,10 @@ def _cases():
     ]
 
 
-def _draw(source):
-    overflows = [source.random() < 0.25 for _ in range(source.randint(0, 12))]
-    return overflows, 2.0 ** source.randint(-2, 16), source.randint(1, 4)
+def _random_case(rng):
+    """Return a random case with up to 12 steps, a quarter of which overflow."""
+    overflows = [rng.random() < 0.25 for _ in range(rng.randint(0, 12))]
+    return overflows, 2.0 ** rng.randint(-2, 16), rng.randint(1, 4)
 
 
 _COUNT, _DUE = "good = 0 if overflow else good + 1", "good == growth_interval"
@@ -50,7 +52,8 @@ _MISTAKES = {
 }
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the scales as a list of floats, or refuse the result."""
     return [judge.number(value) for value in judge.listed(got, _("a list of numbers"))]
 
 
@@ -85,10 +88,10 @@ for loss in [3.0, 2.5, 2.6, 2.7, 2.4]:
     reference=follow_scale,
     check_answer=ComparesToReference(
         follow_scale,
-        _cases,
+        _make_cases,
         known_mistakes_of(follow_scale, _MISTAKES),
-        read=_read,
-        draw=_draw,
+        read=_validated_result,
+        draw=_random_case,
         alike=operator.eq,
     ),
     why="A scaler comes down fast, one halving a step, and climbs slowly: by default it waits for 2000 good "

@@ -33,37 +33,42 @@ _CASES = (
 )
 
 
-def _draw(source):
-    rows, columns = source.randint(1, 3), source.randint(2, 3)
-    values = [[source.uniform(-6, 6) for _ in range(columns)] for _ in range(rows)]
-    chances = [[source.choice([0.0, 1.0, source.random()]) for _ in range(columns)] for _ in values]
+def _random_case(rng):
+    """Return random ``(logits, targets)``, 2-D tensors of equal shape; targets are from 0 to 1."""
+    rows, columns = rng.randint(1, 3), rng.randint(2, 3)
+    values = [[rng.uniform(-6, 6) for _ in range(columns)] for _ in range(rows)]
+    chances = [[rng.choice([0.0, 1.0, rng.random()]) for _ in range(columns)] for _ in values]
     return torch.tensor(values), torch.tensor(chances)
 
 
-def _situation(logits, targets):
+def _describe_case(logits, targets):
+    """Return the case in words."""
     return _("the logits {logits}, targets {targets}").format(logits=listed(logits), targets=listed(targets))
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the loss as a float; refuse anything else than a tensor with one element."""
     got = judge.is_a(got, torch.Tensor, _("a tensor"))
     if got.numel() != 1:
         judge.no(seen=_("{got} numbers").format(got=got.numel()), expected=_("their mean"))
     return got.item()
 
 
-_VALUES = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     logits_loss,
     lambda: [(logits.clone(), targets.clone()) for logits, targets in _CASES],
     MISTAKES,
-    read=_read,
-    draw=_draw,
+    read=_validated_result,
+    draw=_random_case,
     alike=nearly(2e-5, 1e-6),
-    situation=_situation,
+    situation=_describe_case,
     shown=lambda value: f"{value:.6g}",
 )
 
 
-def _check_logits_loss(answer, judge):
+def _check_answer(answer, judge):
+    """Check the values, the calls under autocast, and large logits."""
+
     def under_autocast_too(logits, targets):
         calls = []
 
@@ -77,12 +82,12 @@ def _check_logits_loss(answer, judge):
             judge.no("refused", seen=_("binary_cross_entropy under autocast"), expected=_("not that one"))
         return answer(logits, targets)
 
-    _VALUES(under_autocast_too, judge)
-    _judge_large(answer, judge)
+    _compare_to_reference(under_autocast_too, judge)
+    _judge_large_logits(answer, judge)
 
 
-def _judge_large(answer, judge):
-    """Refuse a wrong loss or gradient for large logits, with and without autocast."""
+def _judge_large_logits(answer, judge):
+    """Refuse a wrong loss or gradient for large logits, in float32, and in 16 bits under autocast."""
     values, targets = torch.tensor([[200.0, -200.0, 200.0, -30.0], [0.0, 1.0, 1.0, 1.0]])
     right = logits_loss(values, targets).item()
     slope = (values.sigmoid() - targets) / len(targets)
@@ -91,11 +96,13 @@ def _judge_large(answer, judge):
         logits = values.to(dtype, copy=True).requires_grad_()
         with torch.autocast("cpu", dtype=dtype if low else torch.float16, enabled=low):
             got = answer(logits, targets)
-        loss = _read(judge, got)
+        loss = _validated_result(judge, got)
         if not math.isclose(loss, right, rel_tol=2e-2 if low else 1e-5):
             diagnosis = "saturates" if loss < right else "wrong-value"
             diagnosis = diagnosis if math.isfinite(loss) else "overflows"
-            seen = _("{loss:.6g} for {situation}").format(loss=loss, situation=_situation(values, targets))
+            seen = _("{loss:.6g} for {situation}").format(
+                loss=loss, situation=_describe_case(values, targets)
+            )
             judge.no(diagnosis, seen=seen, expected=f"{right:.6g}")
         if not got.requires_grad:
             judge.no(seen=repr(got), expected=_("a loss that can be differentiated"))
@@ -134,7 +141,7 @@ print(apart, together)  # tensor(inf) tensor(200.)
 ```""",
     ),
     reference=logits_loss,
-    check_answer=_check_logits_loss,
+    check_answer=_check_answer,
     why="Taken together, the logarithm and the exponential of the sigmoid cancel, so nothing is "
     "rounded to 0 or 1 on the way. That is better in float32 too: confident mistakes keep "
     "their gradient.",

@@ -18,7 +18,8 @@ def lost(gradients, dtype):
     return gone.item() / max(len(nonzero), 1)
 
 
-def _cases():
+def _make_cases():
+    """Yield new ``(gradients, dtype)`` cases."""
     half, bf16 = torch.float16, torch.bfloat16
     mixed = [1e-3, 1e-6, 4e-8, 2.5e-8, -1e-9, -3e-5, 0.0, 0.0, 70000.0, 1.0]
     double = torch.tensor([[1e-50, 1e-9], [0.0, -1e-30]], dtype=torch.float64)
@@ -33,12 +34,12 @@ def _cases():
     yield torch.zeros(2, 3), bf16
 
 
-def _draw(source):
-    """Draw a table; what float16 alone would lose, and what becomes infinite, is in all of them."""
+def _random_case(rng):
+    """Return a random ``(gradients, dtype)``; some values become 0, subnormal or infinite in some dtype."""
     kinds = [0.0, 1e-9, -1e-9, 2.0**-25, 1.03 * 2.0**-25, -4e-7, 0.3, -2.0, 1e5, 1e39, 1e-60]
-    rows, columns = source.randint(1, 3), source.randint(1, 4)
-    values = [[source.choice(kinds) for _ in range(columns)] for _ in range(rows)]
-    dtype = source.choice([torch.float16, torch.float16, torch.bfloat16, torch.float32])
+    rows, columns = rng.randint(1, 3), rng.randint(1, 4)
+    values = [[rng.choice(kinds) for _ in range(columns)] for _ in range(rows)]
+    dtype = rng.choice([torch.float16, torch.float16, torch.bfloat16, torch.float32])
     return torch.tensor(values, dtype=torch.float64), dtype
 
 
@@ -80,9 +81,9 @@ print(failed.item() / max(len(present), 1))  # 1 of 3, and 0 if everybody is abs
     reference=lost,
     check_answer=ComparesToReference(
         lost,
-        _cases,
+        _make_cases,
         known_mistakes_of(lost, _MISTAKES),
-        draw=_draw,
+        draw=_random_case,
         alike=lambda got, right: math.isclose(got, right, rel_tol=1e-5),
         situation=lambda gradients, dtype: _("{gradients} in {dtype}").format(
             gradients=listed(gradients), dtype=dtype

@@ -37,8 +37,11 @@ _CASES = (
 """For each rank, how many rows its parts have. (With unequal numbers of parts, a wrong answer would hang.)"""
 
 
-def _program(dist, call, sizes):
-    """Make the step on a model that has gradients left over, and return what was seen."""
+def _run_rank(dist, call, sizes):
+    """Run one step on one rank, with gradients left over; return what was counted, and the weights.
+
+    The learner reads the keys.
+    """
     torch.manual_seed(0)
     net, rank = nn.Linear(6, 3), dist.get_rank()
     model = cluster.DistributedDataParallel(net, dist)
@@ -133,7 +136,7 @@ cluster.run(two_passes, ranks=2)
         situation=lambda sizes: _("parts of {words} rows on the ranks").format(
             words=" / ".join(map(words, sizes))
         ),
-        program=_program,
+        program=_run_rank,
     ),
     limit=30.0,  # the first optimiser of a session takes seconds to import
     why="Without `no_sync` you get the same result, but each part pays for a message as large as the model. "

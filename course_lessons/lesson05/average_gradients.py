@@ -20,8 +20,11 @@ def average_gradients(model, dist):
             parameter.grad /= dist.get_world_size()
 
 
-def _with_gradients(rank, unused):
-    """Return a model, one layer of it frozen, with the gradients of a rank as if after a backward pass."""
+def _model_with_gradients(rank, unused):
+    """Return a model with one frozen layer, and with gradients as if rank ``rank`` had run a backward pass.
+
+    Parameters named in ``unused`` have none.
+    """
     torch.manual_seed(rank)
     layers = {"first": nn.Linear(3, 2), "second": nn.Linear(2, 2, bias=False)}
     layers |= {"third": nn.Linear(2, 2).requires_grad_(False), "last": nn.Linear(2, 1)}
@@ -47,8 +50,9 @@ _CASES = (
 """For each rank, the parameters that the rank did not use."""
 
 
-def _program(dist, call, unused):
-    model = _with_gradients(dist.get_rank(), unused[dist.get_rank()])
+def _run_rank(dist, call, unused):
+    """Run the answer on one rank; return its gradients, its weights, and which of them require a gradient."""
+    model = _model_with_gradients(dist.get_rank(), unused[dist.get_rank()])
     call(model, dist)
     named = dict(model.named_parameters())
     return {
@@ -58,7 +62,8 @@ def _program(dist, call, unused):
     }
 
 
-def _situation(unused):
+def _describe_case(unused):
+    """Return the case in words: which parameters have no gradient, and on which ranks."""
     missing = [_("{n} on rank {r}").format(n=" and ".join(n), r=r) for r, n in enumerate(unused) if n]
     return _("{n_unused} ranks, without a gradient: {missing}").format(
         n_unused=len(unused), missing=", ".join(missing) or "none"
@@ -114,8 +119,8 @@ print(cluster.run(mean_score, ranks=3).results)  # [5.0, 5.0, 5.0]
             },
         ),
         alike=nearly(),
-        situation=_situation,
-        program=_program,
+        situation=_describe_case,
+        program=_run_rank,
         hang=lambda unused: "none-skipped" if any(unused) else "not-all-call",
     ),
     may_change=True,

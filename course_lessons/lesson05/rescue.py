@@ -20,8 +20,8 @@ def rescue(state, model):
     raise ValueError("this checkpoint is of another model")
 
 
-def _models():
-    """Yield models in whose keys the words stand nowhere, in the middle, and where some or all keys begin."""
+def _make_models():
+    """Yield models whose keys have "module" or "_orig_mod" nowhere, in the middle, or at the start."""
     plain = nn.ModuleDict({"dense": nn.Linear(2, 3, bias=False)})
     plain["dense"].register_buffer("mask", torch.ones(2, dtype=torch.bool))
     yield plain
@@ -33,9 +33,9 @@ def _models():
     yield nn.ModuleDict({"module": nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))})
 
 
-def _cases():
-    """Yield checkpoints, each with the model that is to take it."""
-    for model in _models():
+def _make_cases():
+    """Yield ``(state, model)``: checkpoints with each prefix, too few or too many keys, or foreign ones."""
+    for model in _make_models():
         state = {key: value + 10 * i for i, (key, value) in enumerate(model.state_dict().items())}
         first, *_, last = state
         for prefix in ("module.", "", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."):
@@ -50,8 +50,8 @@ def _cases():
         yield {}, model
 
 
-def _sources(got, state, model):
-    """Return, for each key of a result, which tensor of the checkpoint it has."""
+def _compared_value(got, state, model):
+    """Return, for each key of a result, which tensor of the checkpoint it has, in words."""
     if not isinstance(got, Mapping):
         return "None" if got is None else type(got).__name__
     sources = {}
@@ -69,8 +69,8 @@ _REFUSAL = 'raise ValueError("this checkpoint is of another model")'
 _FIVE = '("", "module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module.")'
 
 
-def _changing_keys(change):
-    """Return a wrong answer that changes each key for itself."""
+def _rescue_by_renaming_keys(change):
+    """Return a wrong answer that renames each key by ``change``, independently of the others."""
 
     def rescue(state, model):
         changed = {change(key): value for key, value in state.items()}
@@ -82,8 +82,10 @@ def _changing_keys(change):
 
 
 _MISTAKES = {
-    "everywhere": _changing_keys(lambda key: key.replace("module.", "").replace("_orig_mod.", "")),
-    "key-by-key": _changing_keys(lambda key: key.removeprefix("module.").removeprefix("_orig_mod.")),
+    "everywhere": _rescue_by_renaming_keys(lambda key: key.replace("module.", "").replace("_orig_mod.", "")),
+    "key-by-key": _rescue_by_renaming_keys(
+        lambda key: key.removeprefix("module.").removeprefix("_orig_mod.")
+    ),
     "two-wrappers": {_FIVE: '("", "module.", "_orig_mod.", "module._orig_mod.")'},
     "not-refused": (
         {_REFUSAL: "return state"},
@@ -125,9 +127,9 @@ for ending in ("", ".jpg", ".png"):
     reference=rescue,
     check_answer=OrValueError(
         rescue,
-        _cases,
+        _make_cases,
         known_mistakes_of(rescue, _MISTAKES),
-        look=_sources,
+        look=_compared_value,
         alike=same,
         situation=lambda s, m: _("a checkpoint with {s}, a model with {state_dict}").format(
             s=[*s], state_dict=[*m.state_dict()]

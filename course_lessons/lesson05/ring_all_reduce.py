@@ -38,20 +38,23 @@ _RINGS = (  # the tensor's shape, how many ranks, and the dtype
 )
 
 
-def _addend(shape, dtype, rank):
+def _tensor_of_rank(shape, dtype, rank):
+    """Return the input of a rank; each rank's numbers are 10 times those of the rank before."""
     return (torch.arange(math.prod(shape)) + 1).mul(10**rank).view(shape).to(dtype)
 
 
-def _check(answer, judge):
+def _check_answer(answer, judge):
+    """Check the answer on each ring of ``_RINGS``."""
     for ring in _RINGS:
         _check_ring(answer, judge, *ring)
 
 
 def _check_ring(answer, judge, shape, ranks, dtype):
+    """Check result, collectives, waits, bytes and number of messages on ``ranks`` simulated ranks."""
     asked = set()
 
-    def program(dist, call):
-        x = _addend(shape, dtype, dist.get_rank())
+    def run_rank(dist, call):
+        x = _tensor_of_rank(shape, dtype, dist.get_rank())
         call(x, Watched(dist, asked))
         got = x.clone()
         x.zero_()  # the caller may do so, if nothing is on its way any more
@@ -59,7 +62,7 @@ def _check_ring(answer, judge, shape, ranks, dtype):
 
     where = _("{ranks} ranks with {prod} numbers each").format(ranks=ranks, prod=math.prod(shape))
     try:
-        run = on_ranks(program, answer, ranks, judge, "deadlock", "wrong-value")
+        run = on_ranks(run_rank, answer, ranks, judge, "deadlock", "wrong-value")
     except Raised as raised:
         if "before wait()" not in str(raised.error):
             raise
@@ -69,7 +72,7 @@ def _check_ring(answer, judge, shape, ranks, dtype):
     if any((result < NOT_THERE / 2).any() for result in run.results):
         seen = _("{where}: what was still to arrive is in the result").format(where=where)
         judge.no("no-wait", seen=seen, expected=_("wait() first"))
-    total = sum(_addend(shape, dtype, rank) for rank in range(ranks))
+    total = sum(_tensor_of_rank(shape, dtype, rank) for rank in range(ranks))
     right = torch.stack([result == total for result in run.results]).flatten(1)
     half_way = (right.sum(0) == 1).all() and right.any(1).all()
     diagnosis = "half-way" if half_way else "wrong-value"
@@ -131,7 +134,7 @@ cluster.run(ask_left, ranks=3)
 ```""",
     ),
     reference=ring_all_reduce,
-    check_answer=_check,
+    check_answer=_check_answer,
     may_change=True,
     why="A rank sends less than twice the tensor, whether there are 4 ranks or 4000, and that's why large "
     "clusters can train at all. NCCL and gloo use rings too, and trees where the tensors are small and the "

@@ -20,7 +20,9 @@ def shard(n, rank, world_size, epoch, seed):
     return padded[rank::world_size]
 
 
-def _check(answer, judge):
+def _check_answer(answer, judge):
+    """Check the division of the rows among ranks, and their orders by epoch and seed."""
+
     def rows_of(n, rank, ranks, epoch, seed):
         torch.manual_seed(1000 + rank)  # each rank's global generator has a state of its own
         with judge.own_generator():
@@ -55,7 +57,7 @@ def _check(answer, judge):
 
 
 def _judge_shards(shards, n, judge):
-    """Refuse the rows of an epoch that are no fair division of ``n`` rows."""
+    """Refuse one epoch's lists of rows, one for each rank, that do not divide ``n`` rows evenly."""
     some = ", ".join(f"rank {rank} {rows[:5]}" for rank, rows in enumerate(shards[:4]))
     seen = _("{n} rows for {n_shards} ranks: {some}").format(n=n, n_shards=len(shards), some=some)
     sizes, size = {len(rows) for rows in shards}, math.ceil(n / len(shards))
@@ -100,7 +102,7 @@ for helper in range(3):
 ```""",
     ),
     reference=shard,
-    check_answer=_check,
+    check_answer=_check_answer,
     why="`DistributedSampler` does the same, and it learns the epoch from `set_epoch`. Equal shares matter, "
     "because a rank with one batch more would wait for ever in a collective call that no other rank makes.",
     diagnoses={

@@ -36,18 +36,21 @@ _CASES = (
 """For each rank, how many rows its batches have."""
 
 
-def _classifier():
+def _make_classifier():
+    """Return the model: the same weights on every rank."""
     torch.manual_seed(5)
     return nn.Linear(6, 3)
 
 
-def _program(dist, call, sizes):
+def _run_rank(dist, call, sizes):
+    """Run the answer on one rank; return what it returned and what it logged."""
     rank, logged = dist.get_rank(), []
-    mean = call(_classifier(), made_batches(sizes[rank], 11 + rank), dist, logged.append)
+    mean = call(_make_classifier(), made_batches(sizes[rank], 11 + rank), dist, logged.append)
     return {"returned": mean, "logged": logged}
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the result, or refuse it if a rank returned anything else than a Python number."""
     for result in got.values():
         judge.is_a(result["returned"], (int, float), _("a Python number on every rank"))
     return got
@@ -99,12 +102,12 @@ print(cluster.run(mean_price, ranks=3).results)  # [6.0, 6.0, 6.0]
         unhang,
         _CASES,
         known_mistakes_of(unhang, _MISTAKES),
-        read=_read,
+        read=_validated_result,
         alike=nearly(1e-5),
         situation=lambda sizes: _("batches of {words} rows on the ranks").format(
             words=" / ".join(map(words, sizes))
         ),
-        program=_program,
+        program=_run_rank,
         hang=lambda sizes: "one-rank" if len({*map(len, sizes)}) == 1 else "unequal-loops",
     ),
     why="A real cluster doesn't tell you at once that it hangs, because it waits silently until a timeout "

@@ -22,7 +22,11 @@ def average_loss(model, batches, loss_fn):
 
 
 class _Evaluation:
-    """An answer's call, what it gave, and what was in memory each time that a batch was asked for."""
+    """One call of an answer: its result, and the bytes that were in memory when each batch was requested.
+
+    ``held`` has for each batch the bytes by kind; ``graphs`` and ``trained`` count forward passes with a
+    graph and in train mode.
+    """
 
     def __init__(self, answer, sizes):
         torch.manual_seed(len(sizes))
@@ -31,22 +35,25 @@ class _Evaluation:
         self.alive = {what: Alive() for what in ("saved activations", "batches", "outputs")}
         self.held = []
         self.graphs = self.trained = 0
-        hook = self.model.register_forward_hook(lambda _, args, out: self._note(out))
-        with torch.autograd.graph.saved_tensors_hooks(self._saved, lambda kept: kept):
+        hook = self.model.register_forward_hook(lambda _, args, out: self._record_output(out))
+        with torch.autograd.graph.saved_tensors_hooks(self._record_saved_tensor, lambda kept: kept):
             self.result = answer(self.model, self._batches(), F.cross_entropy)
         hook.remove()
 
-    def _note(self, output):
+    def _record_output(self, output):
+        """Record an output (a forward hook of the model)."""
         self.alive["outputs"].add(output)
         self.graphs += output.requires_grad
         self.trained += self.model.training
 
-    def _saved(self, tensor):
+    def _record_saved_tensor(self, tensor):
+        """Return a copy of a tensor that autograd saves, and record its memory."""
         kept = tensor.detach().clone()
         self.alive["saved activations"].add(kept)
         return kept
 
     def _batches(self):
+        """Yield copies of the batches, and record before each one what is still in memory."""
         for x, y in self.pairs:
             self.held.append({what: tensors.bytes for what, tensors in self.alive.items()})
             pair = x.clone(), y.clone()
@@ -56,7 +63,8 @@ class _Evaluation:
 
 
 @one_thread()
-def _check(answer, judge):
+def _check_answer(answer, judge):
+    """Check the memory held during the evaluation, the state left behind, and the mean."""
     for on, sizes in (
         (True, (8, 8, 8, 8, 8, 8, 8, 3)),
         (True, (5, 9, 2, 7, 4)),
@@ -127,7 +135,7 @@ print(negative / rows)  # the share among all 8 rows
 ```""",
     ),
     reference=average_loss,
-    check_answer=_check,
+    check_answer=_check_answer,
     why="A leak of this kind does not show in the first batches. The evaluation runs out of memory in its "
     "middle, where the batch is no larger than before.",
     diagnoses={

@@ -28,14 +28,15 @@ _CASES = (
 )
 
 
-def _draw(source):
-    few, step = source.randint(1, 64), source.randint(1, 64)
-    low, slope = source.randint(10**6, 10**8), source.randint(10**4, 10**6)
-    high = low + slope * step + source.randint(0, step - 1)
+def _random_case(rng):
+    """Return a random case in which memory grows linearly with the batch, but for rounding."""
+    few, step = rng.randint(1, 64), rng.randint(1, 64)
+    low, slope = rng.randint(10**6, 10**8), rng.randint(10**4, 10**6)
+    high = low + slope * step + rng.randint(0, step - 1)
     return (
         (few, low),
         (few + step, high),
-        low + source.randint(-3, 90) * slope + source.randint(1, 9999),
+        low + rng.randint(-3, 90) * slope + rng.randint(1, 9999),
     )
 
 
@@ -89,7 +90,7 @@ print(peak)  # 2200
         batch_that_fits,
         _CASES,
         known_mistakes_of(batch_that_fits, _MISTAKES),
-        draw=_draw,
+        draw=_random_case,
         situation=lambda *case: _("{} and {} in {:,} bytes").format(*case),
     ),
     why="Two cheap runs can replace a long search for the batch size. A plain proportion can't, because it "

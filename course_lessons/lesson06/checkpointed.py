@@ -26,17 +26,18 @@ _DEPTH = 6
 
 
 @one_thread()
-def _check(answer, judge):
+def _check_answer(answer, judge):
+    """Check output, gradients, calls of the blocks and peak of the activations, with and without dropout."""
     close = nearly(1e-4, 1e-6)
-    for wanted, dropout in ((True, 0.0), (False, 0.0), (False, 0.5), (True, 0.5)):
-        right = _chain(in_order, wanted, dropout)
-        got = _chain(answer, wanted, dropout, judge)
+    for x_requires_grad, dropout in ((True, 0.0), (False, 0.0), (False, 0.5), (True, 0.5)):
+        right = _forward_and_backward(in_order, x_requires_grad, dropout)
+        got = _forward_and_backward(answer, x_requires_grad, dropout, judge)
         judge.expect("output", got["output"], right["output"], alike=close)
         judge.expect(_("parameters without a gradient"), sum(g is None for g in got["gradients"]), 0)
-        judge.expect(_("x.grad is None"), got["input"] is None, not wanted)
+        judge.expect(_("x.grad is None"), got["input"] is None, not x_requires_grad)
         off = how_far_off(got["gradients"], right["gradients"])
-        if off > 1e-4 or (wanted and how_far_off([got["input"]], [right["input"]]) > 1e-4):
-            late = _chain(_LATE, wanted, dropout)["gradients"]
+        if off > 1e-4 or (x_requires_grad and how_far_off([got["input"]], [right["input"]]) > 1e-4):
+            late = _forward_and_backward(_LATE, x_requires_grad, dropout)["gradients"]
             diagnosis = "other-dropout" if dropout else "wrong-value"
             if how_far_off(got["gradients"], late) < 1e-4:
                 diagnosis = "late-binding"
@@ -56,6 +57,7 @@ def _check(answer, judge):
 
 
 def in_order(blocks, x):
+    """Return ``x`` after all blocks, in order and without checkpointing."""
     return functools.reduce(lambda value, block: block(value), blocks, x)
 
 
@@ -63,26 +65,43 @@ _LATE = edited(checkpointed, {"(block, x,": "(lambda value: block(value), x,"})
 """Every block is computed again as if it were the last."""
 
 
-def _chain(run, wanted, dropout, judge=None):
-    """Run blocks forward and backward; return output, gradients, calls and the most activations alive."""
+def _forward_and_backward(run, x_requires_grad, dropout, judge=None):
+    """Run ``run(blocks, x)`` and its backward pass on new blocks; return the results as a dict.
+
+    Parameters
+    ----------
+    x_requires_grad
+        Whether the input requires a gradient.
+    dropout
+        The blocks' dropout probability.
+    judge
+        If given, it checks the output before the backward pass.
+
+    Returns
+    -------
+    dict
+        ``"output"``, detached; ``"input"``, ``x.grad`` or None; ``"gradients"``, one for each parameter;
+        ``"calls"``, how many block forward passes ran, recomputation included; ``"peak"``, the peak of the
+        blocks' activations in bytes.
+    """
     torch.manual_seed(0)
     watch, calls = Alive(), []
     blocks = [Block(8, 32, dropout) for _ in range(_DEPTH)]
     for block in blocks:
         block.watch = watch
         block.calls = calls
-    x, weights = torch.randn(16, 8, requires_grad=wanted), torch.randn(16, 8)
+    x, weights = torch.randn(16, 8, requires_grad=x_requires_grad), torch.randn(16, 8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's, about use_reentrant: a diagnosis is shorter
         output = run(blocks, x)
     if judge is not None:
-        if x.requires_grad != wanted:
+        if x.requires_grad != x_requires_grad:
             judge.no("changed-input", seen=_("x requires a gradient now"), expected=_("x as it was"))
         judge.expect(_("blocks in training mode"), sum(b.training for b in blocks), _DEPTH)
         judge.is_a(output, Tensor, _("a tensor"))
         judge.expect(_("shape of the output"), tuple(output.shape), tuple(x.shape))
         if not output.requires_grad:
-            diagnosis = "wrong-value" if wanted else "needs-input-gradient"
+            diagnosis = "wrong-value" if x_requires_grad else "needs-input-gradient"
             judge.no(diagnosis, seen=_("an output without a graph"), expected=_("one with"))
     (output * weights).sum().backward()
     parameters = [p for block in blocks for p in block.parameters()]
@@ -128,7 +147,7 @@ checkpoint(wave, x, 2.0, use_reentrant=False).backward()
 ```""",
     ),
     reference=checkpointed,
-    check_answer=_check,
+    check_answer=_check_answer,
     why="In many trainings, activations take most of the memory. For at most one more forward pass, which "
     "is about a third more arithmetic, you get most of that memory back, and you gain more the deeper the "
     "network is.",

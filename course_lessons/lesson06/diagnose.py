@@ -21,8 +21,11 @@ def diagnose(message):
     return "too large"
 
 
-def _message(requested, capacity, free, allocated, unallocated, context=300.0, others=0.0):
-    """Return CUDA's message; every figure is in MiB. What is left of the capacity is the driver's."""
+def _oom_message(requested, capacity, free, allocated, unallocated, context=300.0, others=0.0):
+    """Return CUDA's out-of-memory message for these figures, in MiB.
+
+    What they leave of the capacity is the driver's.
+    """
     own = allocated + unallocated + context
     figures = requested, capacity, free, others, own, allocated, unallocated
     sizes = [format_size(round(mib * 2**20)) for mib in figures]
@@ -38,26 +41,26 @@ def _message(requested, capacity, free, allocated, unallocated, context=300.0, o
 
 
 _MESSAGES = (
-    _message(20480, 15360, 12288, 2560, 212),  # too large
-    _message(2048, 15360, 1024, 9728, 4308),  # fragmented
-    _message(512, 15360, 256, 14548, 256),  # fragmented
-    _message(0.5, 15360, 0.25, 15058.5, 1.25),  # fragmented
-    _message(4096, 15360, 512, 1024, 100, others=13424),  # someone else
-    _message(2048, 8192, 256, 5844, 0, others=1792),  # someone else
-    _message(1024, 15360, 512, 8192, 2260, others=4096),  # fragmented
-    _message(8192, 15360, 512, 10240, 212, others=4096),  # too large
-    _message(600, 15360, 100, 14650, 110, others=200),  # too large
+    _oom_message(20480, 15360, 12288, 2560, 212),  # too large
+    _oom_message(2048, 15360, 1024, 9728, 4308),  # fragmented
+    _oom_message(512, 15360, 256, 14548, 256),  # fragmented
+    _oom_message(0.5, 15360, 0.25, 15058.5, 1.25),  # fragmented
+    _oom_message(4096, 15360, 512, 1024, 100, others=13424),  # someone else
+    _oom_message(2048, 8192, 256, 5844, 0, others=1792),  # someone else
+    _oom_message(1024, 15360, 512, 8192, 2260, others=4096),  # fragmented
+    _oom_message(8192, 15360, 512, 10240, 212, others=4096),  # too large
+    _oom_message(600, 15360, 100, 14650, 110, others=200),  # too large
 )
 
 
-def _draw(source):
-    """Return a message of a card of less than 1 GiB, so that every figure is exact."""
-    free, unallocated, others, allocated = (source.choice((0, 50, 90, 150, 220)) for _ in range(4))
+def _random_case(rng):
+    """Return the message of a card of less than 1 GiB, so that every figure is exact, as a case."""
+    free, unallocated, others, allocated = (rng.choice((0, 50, 90, 150, 220)) for _ in range(4))
     reach = free + unallocated
     near = (reach, reach + others, free, unallocated, others, free + others)
-    requested = max(source.choice(near) + source.choice((-10, 0, 0, 10)), 5)
+    requested = max(rng.choice(near) + rng.choice((-10, 0, 0, 10)), 5)
     capacity = free + unallocated + others + allocated
-    return (_message(requested, capacity, free, allocated, unallocated, 0, others),)
+    return (_oom_message(requested, capacity, free, allocated, unallocated, 0, others),)
 
 
 _REACH = 'found["free"] + found["unallocated"]'
@@ -67,14 +70,16 @@ _MISTAKES = {
 }
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the result if it is one of the three texts, else refuse it."""
     known = ("too large", "fragmented", "someone else")
     if judge.is_a(got, str, _("one of the three texts")) not in known:
         judge.no(seen=got, expected=" / ".join(known))
     return got
 
 
-def _situation(message):
+def _describe_case(message):
+    """Return the message's figures in words."""
     f = {name: format_size(n) for name, n in memory.figures(message).items()}
     return _(
         "{requested} asked for, where of {capacity} are free {free}, this process has "
@@ -88,7 +93,7 @@ def _situation(message):
     )
 
 
-_DIAGNOSE = {
+_DIAGNOSES = {
     ("too large", "fragmented"): "not-enough",
     ("fragmented", "too large"): "enough-in-pieces",
     ("fragmented", "someone else"): "not-their-fault",
@@ -135,11 +140,11 @@ print(pay(40, 40, 60), pay(100, 40, 60), pay(101, 40, 60), sep=", ")
         diagnose,
         [(message,) for message in _MESSAGES],
         known_mistakes_of(diagnose, _MISTAKES),
-        draw=_draw,
-        read=_read,
+        draw=_random_case,
+        read=_validated_result,
         alike=operator.eq,
-        otherwise=lambda got, right, message: _DIAGNOSE.get((right, got), "wrong-value"),
-        situation=_situation,
+        otherwise=lambda got, right, message: _DIAGNOSES.get((right, got), "wrong-value"),
+        situation=_describe_case,
         shown=repr,
     ),
     why="Each of the three needs its own fix. A smaller batch doesn't give you what another process holds, "

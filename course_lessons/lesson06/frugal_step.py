@@ -44,7 +44,8 @@ TOLERANCE = 0.02
 
 
 @one_thread()
-def _check(answer, judge):
+def _check_answer(answer, judge):
+    """Check weights, loss and number of passes; then memory and modelled time on a simulated device."""
     for size in (10, 13, 11, ROWS):
         right, got = after_plain_step(size), after(keeps(answer, judge, 1, 2), size)
         if size == ROWS and got.passes > MOST_PASSES:
@@ -59,7 +60,7 @@ def _check(answer, judge):
         judge.expect(_("dtypes of the weights"), got.dtypes, {torch.float32})
         judge.expect(_("a loss with a graph"), getattr(got.loss, "requires_grad", False), False)
         if (off := how_far_off(got.change, right.change)) > TOLERANCE:
-            diagnosis = "many-steps" if got.updates > 1 else _followed(got.change, size)
+            diagnosis = "many-steps" if got.updates > 1 else _diagnosis_by_weights(got.change, size)
             seen = _("weights whose change is {off:.1%} off that of the plain step ({size:,} rows)").format(
                 off=off, size=size
             )
@@ -96,8 +97,8 @@ def _check(answer, judge):
         judge.no("too-dear", seen=seen, expected=_("at most {time} times").format(time=TIME))
 
 
-def _followed(change, size):
-    """Return the diagnosis of the known mistake that changes the weights alike."""
+def _diagnosis_by_weights(change, size):
+    """Return the diagnosis of the known mistake with the same change of the weights, or "wrong-value"."""
     for diagnosis, known_mistakes in FRUGAL_MISTAKES.items():
         if any(how_far_off(change, after(mistake, size).change) < TOLERANCE for mistake in known_mistakes):
             return diagnosis
@@ -135,7 +136,7 @@ print(mean, prices.mean())  # tensor(8.) tensor(8.)
 ```""",
     ),
     reference=frugal_step,
-    check_answer=_check,
+    check_answer=_check_answer,
     why="The same lines help a network that is too large for a real card. Which method is cheapest depends "
     "on the network and on the card: measure two before you choose.",
     diagnoses={

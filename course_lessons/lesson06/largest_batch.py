@@ -47,7 +47,8 @@ _SEARCHES = (  # the largest batch that fits, start, limit
 
 
 @quick_collection()
-def _check(answer, judge):
+def _check_answer(answer, judge):
+    """Check the searches, the default arguments, and that other errors than OutOfMemoryError are raised."""
     for search in _SEARCHES:
         _check_search(answer, judge, *search)
     card = Card(11)
@@ -70,6 +71,7 @@ def _check(answer, judge):
 
 
 def _check_search(answer, judge, most, start, limit):
+    """Check one search on a card on which ``most`` samples fit: result, memory left over, batches tried."""
     card = Card(most)
     where = _("start={start}, limit={limit}, {most} fit").format(start=start, limit=limit, most=most)
     try:
@@ -136,7 +138,7 @@ print(low)  # 8
 ```""",
     ),
     reference=largest_batch,
-    check_answer=_check,
+    check_answer=_check_answer,
     why="An error holds its traceback, the traceback its frames, and the frames their tensors. A search "
     "that tries again while it holds the error fails at batches that would fit.",
     diagnoses={

@@ -24,7 +24,8 @@ def state_bytes(model, states_per_parameter):
     }
 
 
-def _cases():
+def _make_cases():
+    """Yield new ``(model, states_per_parameter)`` cases; ``model.called`` is its name for the learner."""
     tied = nn.ModuleDict({"words": nn.Embedding(11, 4), "head": nn.Linear(4, 11, bias=False)})
     tied["head"].weight = tied["words"].weight
     masked = nn.Linear(3, 3)
@@ -52,7 +53,8 @@ def _cases():
         yield from ((model, states) for states in (2, 1, 0))
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the four numbers by key, or refuse the result."""
     keys = ("parameters", "gradients", "optimizer", "buffers")
     judge.is_a(got, dict, _("a dict"))
     if set(got) != set(keys):
@@ -112,9 +114,9 @@ print(every, floats)  # 112 96
     reference=state_bytes,
     check_answer=ComparesToReference(
         state_bytes,
-        _cases,
+        _make_cases,
         known_mistakes_of(state_bytes, _MISTAKES),
-        read=_read,
+        read=_validated_result,
         alike=operator.eq,
         situation=lambda model, states: _("{called}, {states} states").format(
             called=model.called, states=states

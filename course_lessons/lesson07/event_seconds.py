@@ -28,7 +28,8 @@ def event_seconds(work, device, repeats):
     return start.elapsed_time(end) / 1000 / repeats
 
 
-def _check(answer, judge):
+def _check_answer(answer, judge):
+    """Check time and waits on a simulated device, then the time on the CPU, in up to five attempts."""
     if simgpu.unavailable_reason():
         print(_("Judged on the CPU alone: the simulated device, which has events, is not there."))
     else:
@@ -54,6 +55,7 @@ def _check(answer, judge):
 
 
 def _judge_times(works, judge):
+    """Refuse the first wrong time, with the diagnosis of the likely mistake that gives the same time."""
     for work in works:
         if work.is_right:
             continue
@@ -109,7 +111,7 @@ print(f"{each:.4f} milliseconds for each row")
 ```""",
     ),
     reference=event_seconds,
-    check_answer=_check,
+    check_answer=_check_answer,
     why="The device itself notes when it passes a mark, so the host needn't wait between two calls. As long "
     "as there's work in the queue, whatever the host does meanwhile is hidden, but once the queue is empty "
     "the device waits, and that counts too.",

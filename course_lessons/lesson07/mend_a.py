@@ -21,11 +21,13 @@ def mend_a(model, batches, optimizer):
 
 
 def _judge_small(small, judge):
+    """Refuse two or more waits a step, as one for each parameter gives, then more than one in all."""
     judge_waits(small, judge, few=2 * len(small.steps) - 1, diagnosis="each-parameter")
     judge_waits(small, judge, few=1, diagnosis="each-step")
 
 
-def _judge_a(got, judge):
+def _judge_work(got, judge):
+    """Judge the full run: its modelled time."""
     if got.seconds > limit("a"):
         judge.no(**times("a", got))
 
@@ -42,7 +44,7 @@ EXERCISE = mend(
     reference=mend_a,
     known_mistakes=A_MISTAKES,
     judge_small=_judge_small,
-    judge_work=_judge_a,
+    judge_work=_judge_work,
     title="Loop a",
     level=2,
     minutes=10,

@@ -25,7 +25,8 @@ def mend_b(model, images, labels, order, optimizer, device):
     return torch.stack(losses).tolist()
 
 
-def _judge_b(got, judge):
+def _judge_work(got, judge):
+    """Judge the full run: copies to the device, modelled time and waits."""
     sent = [copy for copy in got.counters.copies if copy.code == "h2d"]
     few = [copy for copy in sent if copy.bytes <= 8]
     most = 8 * len(got.steps)
@@ -58,7 +59,7 @@ EXERCISE = mend(
     "b",
     reference=mend_b,
     known_mistakes=B_MISTAKES,
-    judge_work=_judge_b,
+    judge_work=_judge_work,
     title="Loop b",
     level=1,
     minutes=8,

@@ -23,7 +23,8 @@ def mend_c(model, make_loader, epochs, optimizer, device):
     return torch.stack(losses).tolist()
 
 
-def _judge_c(got, judge):
+def _judge_work(got, judge):
+    """Judge the full run: waits; where it is too slow, how the batches were loaded."""
     if got.seconds <= limit("c"):
         judge_waits(got, judge)
         return
@@ -45,7 +46,7 @@ EXERCISE = mend(
     "c",
     reference=mend_c,
     known_mistakes={},
-    judge_work=_judge_c,
+    judge_work=_judge_work,
     title="Loop c",
     level=2,
     minutes=10,

@@ -22,7 +22,8 @@ def mend_d(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-def _judge_d(got, judge):
+def _judge_work(got, judge):
+    """Judge the full run: kernels, calls of the model, waits and modelled time."""
     launches, few = got.counters.launches, reference_run("d").counters.launches
     seen = {
         "seen": _("{launches} kernels, {calls} calls of the model; {seen}").format(
@@ -57,7 +58,7 @@ EXERCISE = mend(
     "d",
     reference=mend_d,
     known_mistakes=D_MISTAKES,
-    judge_work=_judge_d,
+    judge_work=_judge_work,
     title="Loop d",
     level=2,
     minutes=10,

@@ -26,12 +26,14 @@ def mend_e(model, batches, optimizer):
 
 
 def _judge_small(small, judge):
+    """Refuse waits in a small run, but for those of a GradScaler, one a step."""
     kernels = (span.name for span in small.timeline.spans if span.kind == "kernel")
     scaled = sum("non_finite_check" in name for name in kernels)
     judge_waits(small, judge, own=scaled)  # a GradScaler asks once a step
 
 
-def _judge_e(got, judge):
+def _judge_work(got, judge):
+    """Judge the full run: the share of the matrix products in float32, and the modelled time."""
     products = [s for s in got.timeline.spans if s.kind == "kernel" and s.flops > 4e8]
     slow = sum(s.flops for s in products if s.flops < _FLOAT32 * s.seconds)
     share = slow / max(1, sum(s.flops for s in products))
@@ -57,7 +59,7 @@ EXERCISE = mend(
     reference=mend_e,
     known_mistakes=E_MISTAKES,
     judge_small=_judge_small,
-    judge_work=_judge_e,
+    judge_work=_judge_work,
     title="Loop e",
     level=2,
     minutes=8,

@@ -28,10 +28,12 @@ def mend_f(model, batches, optimizer):
 
 
 def _judge_small(small, judge):
+    """Refuse more than two waits in a small run."""
     judge_waits(small, judge, few=2)
 
 
-def _judge_f(got, judge):
+def _judge_work(got, judge):
+    """Judge the full run: whether memory traffic grows from step to step, and the modelled time."""
     each = got.step_bytes
     if got.seconds <= limit("f") and len(each) > 2 and each[-1] - each[1] > loops.ROWS_F:
         judge.no(
@@ -68,7 +70,7 @@ EXERCISE = mend(
     reference=mend_f,
     known_mistakes=F_MISTAKES,
     judge_small=_judge_small,
-    judge_work=_judge_f,
+    judge_work=_judge_work,
     title="Loop f",
     level=3,
     minutes=12,

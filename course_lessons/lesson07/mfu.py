@@ -15,9 +15,10 @@ def mfu(flops_per_step, seconds_per_step, peak):
 
 
 class _Shares(OrValueError):
-    """Wants the error to say something; where a share is above 1, another error is no fault of the case."""
+    """An `OrValueError` that refuses errors without a message, and other types for a share above 1."""
 
     def __call__(self, answer, judge):
+        """Check the answer; ``judge.no`` where it is wrong."""
         silent = []
 
         def call(*case):
@@ -36,7 +37,8 @@ class _Shares(OrValueError):
             judge.no(seen=_("ValueError without a word"), expected=_("what is wrong"))
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the share as a float; refuse an exception that was returned and not raised."""
     if isinstance(got, BaseException):
         judge.no("returned", seen=_("{got!r} returned").format(got=got), expected=_("ValueError raised"))
     return judge.number(got)
@@ -88,7 +90,7 @@ print(charge_left(30, 40))  # 0.25
         mfu,
         _CASES,
         known_mistakes_of(mfu, _MISTAKES),
-        read=_read,
+        read=_validated_result,
         situation=lambda flops, time, peak: _(
             "{flops:.3g} FLOP in {time:g} s, peak {peak:.3g} FLOP/s"
         ).format(flops=flops, time=time, peak=peak),

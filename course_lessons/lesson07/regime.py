@@ -20,8 +20,11 @@ def regime(facts):
 DEVICE, HOST = ("compute", "memory", "small kernels"), ("loader", "synchronisation", "launch")
 
 
-def _cases():
-    """The plain ones first, those at a limit or with equal shares later: the first wrong one is shown."""
+def _make_cases():
+    """Return combinations of values as `Facts`, those at a limit or with equal shares last.
+
+    The first wrong one is shown to the learner.
+    """
     busy = (0.95, 0.1, 0.5, 1.0, 0.8, 0.7, 0.76, 0.74, 0.75)
     host = ((0.5, 0.1), (0.1, 0.4), (0.0, 0.0), (0.3, 0.5), (0.5, 0.3), (0.22, 0.05), (0.15, 0.15))
     host += ((0.05, 0.19), (0.2, 0.05), (0.05, 0.2), (0.3, 0.3))
@@ -37,7 +40,7 @@ def _cases():
     ]
 
 
-def _diagnosis(name, right, case):
+def _diagnose_wrong_name(name, right, case):
     """Return which of the task's rules a wrong name breaks."""
     if (name in DEVICE) != (right in DEVICE):
         return "busy-first" if right in DEVICE else "idle-device"
@@ -48,14 +51,15 @@ def _diagnosis(name, right, case):
     return "wrong-value"
 
 
-def _check(answer, judge):
-    for case in _cases():
+def _check_answer(answer, judge):
+    """Check the name for each case."""
+    for case in _make_cases():
         name, right = judge.is_a(answer(case), str, _("one of the six names")), regime(case)
         if name not in (*DEVICE, *HOST):
             judge.no(seen=repr(name), expected=", ".join((*HOST, *DEVICE[::-1])))
         if name != right:
             judge.no(
-                _diagnosis(name, right, case),
+                _diagnose_wrong_name(name, right, case),
                 seen=_(
                     "{name} for busy {busy:g}, loading {loading:g}, waiting {waiting:g}, "
                     "FLOP/s {flop_share:g}, bytes/s {byte_share:g}"
@@ -113,7 +117,7 @@ print(outfit(False, 0.3, 0.3))  # umbrella
 ```""",
     ),
     reference=regime,
-    check_answer=_check,
+    check_answer=_check_answer,
     why="Keep to this order, because the two halves need different fixes: a busy device needs less work or "
     "cheaper work, and an idle one needs a host that feeds it better. If a busy device reaches little of "
     "either rate, its kernels are too small to fill it, and then a larger batch helps where 16 bits don't.",

@@ -28,12 +28,16 @@ def accumulation_gap(model, loss_fn, x, y, size):
     return ((parts - whole).norm() / whole.norm()).item()
 
 
-def _mode(module):
+def _mode_in_words(module):
+    """Return the module's mode, train or eval, in words."""
     return _("train mode") if module.training else _("eval mode")
 
 
-def _case(norm, rows, size, training=True):
-    """Return arguments; the model has gradients, and ``modes`` lists those of its copies' forward passes."""
+def _make_case(norm, rows, size, training=True):
+    """Return new arguments; ``model.modes`` collects the modes of the copies' forward passes.
+
+    The model has gradients from before.
+    """
     torch.manual_seed(rows)
     bias = norm is not nn.BatchNorm1d  # before that its gradient is noise about 0, and has no gap
     layers = [nn.Linear(6, 8, bias), *([norm(8)] if norm else []), nn.ReLU(), nn.Linear(8, 3)]
@@ -42,25 +46,27 @@ def _case(norm, rows, size, training=True):
     for p in model.parameters():
         p.grad = torch.full_like(p, 0.5)
     for module in model.modules():  # its copies have the hook too
-        module.register_forward_pre_hook(lambda module, _: model.modes.add(_mode(module)))
+        module.register_forward_pre_hook(lambda module, _: model.modes.add(_mode_in_words(module)))
     x = 3 * torch.randn(rows, 6, dtype=torch.float64)
     return model, F.cross_entropy, x, torch.randint(0, 3, (rows,)), size
 
 
-def _look(gap, model, *_):
+def _compared_value(gap, model, *_):
+    """Return what is compared: the gap, and the model's state after the call."""
     return {
         "gap": gap,
         "forward passes": sorted(model.modes),
-        "modes afterwards": [_mode(module) for module in model.modules()],
+        "modes afterwards": [_mode_in_words(module) for module in model.modules()],
         "gradients afterwards": [p.grad for p in model.parameters()],
         "weights and statistics afterwards": [*model.parameters(), *model.buffers()],
     }
 
 
-def _situation(model, loss_fn, x, y, size):
+def _describe_case(model, loss_fn, x, y, size):
+    """Return the case in words."""
     layers = ", ".join(type(layer).__name__ for layer in model)
     return _("{count} rows in parts of {size}, layers {layers}, {mode}").format(
-        count=len(x), size=size, layers=layers, mode=_mode(model)
+        count=len(x), size=size, layers=layers, mode=_mode_in_words(model)
     )
 
 
@@ -73,22 +79,22 @@ MISTAKES = {
     "piles-up": {"parts = gradient(": "parts = whole + gradient("},
     "with-itself": {"(parts - whole)": "(whole - whole)"},
 }
-_GAPS = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     accumulation_gap,
     lambda: [
-        _case(None, 16, 4),
-        _case(None, 13, 4),  # a ragged tail
-        _case(nn.LayerNorm, 11, 4),
-        _case(nn.BatchNorm1d, 12, 4),
-        _case(nn.BatchNorm1d, 14, 6),
-        _case(nn.BatchNorm1d, 11, 3, training=False),
-        _case(None, 5, 8),  # one part
+        _make_case(None, 16, 4),
+        _make_case(None, 13, 4),  # a ragged tail
+        _make_case(nn.LayerNorm, 11, 4),
+        _make_case(nn.BatchNorm1d, 12, 4),
+        _make_case(nn.BatchNorm1d, 14, 6),
+        _make_case(nn.BatchNorm1d, 11, 3, training=False),
+        _make_case(None, 5, 8),  # one part
     ],
     known_mistakes_of(accumulation_gap, MISTAKES),
     read=lambda judge, got: judge.number(judge.is_a(got, Real, _("a Python number"))),
-    look=_look,
+    look=_compared_value,
     alike=nearly(1e-3, 1e-9),
-    situation=_situation,
+    situation=_describe_case,
 )
 
 
@@ -124,7 +130,7 @@ print(torch.cat([table.flatten() for table in tables]))  # 10 numbers
 ```""",
     ),
     reference=accumulation_gap,
-    check_answer=one_thread()(_GAPS),
+    check_answer=one_thread()(_compare_to_reference),
     why="Now you have a number instead of a belief: there's only rounding where accumulation is exact, and a "
     "visible gap where it isn't. Run this test on your own model before you rely on accumulation.",
     diagnoses={

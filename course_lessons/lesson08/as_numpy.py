@@ -30,7 +30,8 @@ _VALUES = (
 )
 
 
-def _check_as_numpy(answer, judge):
+def _check_answer(answer, judge):
+    """Check arrays of several dtypes, from leaves and results, on the CPU and a simulated device."""
     with other_device() as other:
         for device in ("cpu",) if other.type == "meta" else ("cpu", other):
             for values, dtype in _VALUES:
@@ -47,6 +48,7 @@ def _check_as_numpy(answer, judge):
 
 
 def _judge_array(got, tensor, judge):
+    """Refuse a result that is not the array of the tensor's values, or has a wrong shape or dtype."""
     if isinstance(got, torch.Tensor):
         judge.no("still-a-tensor", seen=got, expected=_("a NumPy array"))
     judge.is_a(got, np.ndarray, _("a NumPy array"))
@@ -97,7 +99,7 @@ print(mean_of(torch.tensor([0.5, 1.5])))  # 1 in float32
 ```""",
     ),
     reference=as_numpy,
-    check_answer=_check_as_numpy,
+    check_answer=_check_answer,
     why="If you call `.float()` on every tensor, labels become floats and double precision becomes single, "
     "without a word. Each call also waits for the device and copies, so keep it out of the training loop.",
     diagnoses={

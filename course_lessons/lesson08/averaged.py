@@ -27,9 +27,10 @@ def averaged(states, decay):
 
 
 class _LiveStates:
-    """Iterates over the state of a network while it is trained: the same tensors each time, with new values.
+    """An iterable of a network's states during training: the same tensors each time, with new values.
 
-    The training goes on after the last state that is given: every value is another one then.
+    After the last state the training goes on and overwrites all values. ``changed`` tells whether the
+    answer modified a tensor in place.
     """
 
     def __init__(self, dtype, values):
@@ -54,6 +55,7 @@ class _LiveStates:
         self._train(77, 77.0)
 
     def _train(self, step, value):
+        """Overwrite the tensors in place, as a training step would."""
         self.state["weight"].fill_(value)
         self.state["bias"].copy_(torch.tensor([value, -value, 0.5]))
         self.state["running_mean"].fill_(value / 2)
@@ -70,6 +72,7 @@ _CASES = (
 
 
 def _mean_of_all(states, decay):
+    """Return the plain mean of all states, whatever ``decay`` is: a known mistake."""
     kept = [copy.deepcopy(state) for state in states]
     mean = {n: torch.stack([state[n].float() for state in kept]).mean(0) for n in kept[0]}
     return mean | {"num_batches_tracked": kept[-1]["num_batches_tracked"]}
@@ -88,7 +91,8 @@ _MISTAKES = {
 }
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the result as a dict, or refuse anything else than a mapping to tensors."""
     for value in judge.is_a(got, Mapping, _("a dict of tensors")).values():
         judge.is_a(value, Tensor, _("a tensor in each place"))
     return dict(got)
@@ -129,7 +133,7 @@ print(smooth)  # 3.71
         averaged,
         lambda: ((_LiveStates(dtype, values), decay) for dtype, values, decay in _CASES),
         known_mistakes_of(averaged, _MISTAKES),
-        read=_read,
+        read=_validated_result,
         look=lambda got, states, decay: {
             "live tensors changed": states.changed,
             **{name: (value.dtype, value) for name, value in got.items()},

@@ -20,7 +20,7 @@ def bad_labels(labels, classes, ignore_index=-100):
 
 
 def _refused(labels, classes, ignore_index=-100):
-    """Return the rows whose label PyTorch's own loss refuses."""
+    """Return the rows whose label ``F.cross_entropy`` refuses: the reference of the check."""
     refused = []
     for row, label in enumerate(labels[:, None]):
         try:
@@ -30,7 +30,8 @@ def _refused(labels, classes, ignore_index=-100):
     return refused
 
 
-def _draw(rng):
+def _random_case(rng):
+    """Return a random ``(labels, classes, ignore_index)``, with labels inside and outside the range."""
     classes = rng.randint(2, 6)
     ignore = rng.choice((-100, -100, -1, 0, 255, classes))
     some = [*range(-2, classes + 3), -100, ignore, ignore]
@@ -47,7 +48,8 @@ _MISTAKES = {
 }
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the rows as a list of Python numbers; refuse a tensor or a mask."""
     rows = [plain(row) for row in judge.listed(got, _("a list of row numbers"))]
     if isinstance(got, torch.Tensor) or bool in map(type, rows):
         mask = bool in map(type, rows) and "mask"
@@ -55,7 +57,8 @@ def _read(judge, got):
     return rows
 
 
-def _situation(labels, classes, ignore_index=-100):
+def _describe_case(labels, classes, ignore_index=-100):
+    """Return the case in words."""
     return _("labels {labels}, {classes} classes, ignore_index {ignore_index}").format(
         labels=labels.tolist(), classes=classes, ignore_index=ignore_index
     )
@@ -100,10 +103,10 @@ print(found.nonzero().flatten().tolist())  # [0, 1]
             (torch.tensor([], dtype=torch.int64), 3),
         ],
         known_mistakes_of(bad_labels, _MISTAKES),
-        draw=_draw,
-        read=_read,
+        draw=_random_case,
+        read=_validated_result,
         alike=operator.eq,
-        situation=_situation,
+        situation=_describe_case,
     ),
     why="Run it once over a new data set before you train: labels that count from 1, and a 255 for “no "
     "label” in segmentation masks, are the two usual finds. After an assert, restart and run one batch on "

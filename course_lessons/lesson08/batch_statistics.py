@@ -30,17 +30,20 @@ _CASES = (
 )
 
 
-def _on_all_ranks(function, sizes, dtype, shift):
-    """Return each rank's mean and variance, where rank r has ``sizes[r]`` rows."""
+def _run_case(function, sizes, dtype, shift):
+    """Return each rank's mean and variance, where rank r has ``sizes[r]`` rows.
 
-    def program(dist, call):
+    Raises what the judge raises for a hang, a mismatch or a wrong type.
+    """
+
+    def run_rank(dist, call):
         rank = dist.get_rank()
         generator = torch.Generator().manual_seed(rank)
         rows = torch.randn(sizes[rank], 3, dtype=dtype, generator=generator) * (rank + 1)
         return call(rows + torch.tensor([0.5, -1.0, 2.0], dtype=dtype) * rank + shift, dist)
 
     judge = Judge()
-    results = on_ranks(program, function, len(sizes), judge, "hang", "mismatch").results
+    results = on_ranks(run_rank, function, len(sizes), judge, "hang", "mismatch").results
     for pair in results:
         judge.is_a(pair, (tuple, list), _("two tensors"))
         if len(pair) != 2 or not all(isinstance(t, torch.Tensor) for t in pair):
@@ -63,12 +66,14 @@ _MISTAKES = {
 _close = nearly(1e-3, 1e-5)
 
 
-def _otherwise(got, right, sizes, dtype, shift):
+def _fallback_diagnosis(got, right, sizes, dtype, shift):
+    """Return the diagnosis of results that agree with no known mistake."""
     # The simplest cases come first: where the first wrong one is shifted, the others are right.
     return "loses-digits" if shift and _close(got["mean"], right["mean"]) else "wrong-value"
 
 
-def _situation(sizes, dtype, shift):
+def _describe_case(sizes, dtype, shift):
+    """Return the case in words."""
     return _("{sizes} rows on the ranks").format(sizes=list(sizes)) + (
         _(", means near {shift:g}").format(shift=shift) if shift else ""
     )
@@ -106,10 +111,10 @@ print(hits / rows)  # 0.8333, the accuracy over all 12 rows
         batch_statistics,
         _CASES,
         known_mistakes_of(batch_statistics, _MISTAKES),
-        run=_on_all_ranks,
+        run=_run_case,
         alike=_close,
-        otherwise=_otherwise,
-        situation=_situation,
+        otherwise=_fallback_diagnosis,
+        situation=_describe_case,
     ),
     why="Metrics combine in the same way: you add up sums and counts, and you divide last. DDP doesn't do "
     "this for BatchNorm, which is why four ranks of 8 rows aren't one batch of 32 rows to it.",

@@ -22,7 +22,8 @@ def bucket_lengths(lengths, per_shape, per_token):
     return chosen
 
 
-def _seconds(chosen, lengths, per_shape, per_token):
+def _total_seconds(chosen, lengths, per_shape, per_token):
+    """Return the cost in seconds when each sequence is padded to the next length in ``chosen``."""
     padded = sum(min(b for b in chosen if b >= n) for n in lengths)
     return per_shape * len(chosen) + per_token * padded
 
@@ -36,7 +37,8 @@ _CASES = (
 )
 
 
-def _draw(rng):
+def _random_case(rng):
+    """Return a random ``(lengths, per_shape, per_token)`` with 2 to 5 different lengths."""
     some = rng.sample((10, 12, 20, 30, 35, 50, 64, 70, 90, 100), rng.randint(2, 5))
     lengths = [n for n in some for _ in range(rng.randint(1, 5))]
     rng.shuffle(lengths)
@@ -44,11 +46,11 @@ def _draw(rng):
 
 
 def _one_by_one(lengths, *costs):
-    """Add one length at a time to the longest, as long as it gets cheaper."""
+    """Return lengths chosen greedily, one at a time, as long as the total gets cheaper: a known mistake."""
     chosen = sorted(set(lengths))[-1:]
     while True:
         longer = [sorted({*chosen, n}) for n in lengths]
-        best = min([chosen, *longer], key=lambda some: _seconds(some, lengths, *costs))
+        best = min([chosen, *longer], key=lambda some: _total_seconds(some, lengths, *costs))
         if best == chosen:
             return chosen
         chosen = best
@@ -60,18 +62,22 @@ _MISTAKES = {
     "every-length": lambda lengths, *costs: sorted(set(lengths)),
     "one-length": lambda lengths, *costs: sorted(set(lengths))[-1:],
     "all-or-one": lambda lengths, *costs: min(
-        sorted(set(lengths))[-1:], sorted(set(lengths)), key=lambda b: _seconds(b, lengths, *costs)
+        sorted(set(lengths))[-1:], sorted(set(lengths)), key=lambda b: _total_seconds(b, lengths, *costs)
     ),
 }
 
 
-def _look(got, lengths, *costs):
-    """Return what the list costs, and the list; no number where it is not a list to pad to."""
+def _compared_value(got, lengths, *costs):
+    """Return ``(seconds, lengths)``; the seconds are NaN if sequences cannot be padded to the list.
+
+    It must be sorted, without duplicates, and long enough.
+    """
     fits = got == sorted(set(got)) and max(got, default=0) >= max(lengths, default=0)
-    return _seconds(got, lengths, *costs) if fits else math.nan, got
+    return _total_seconds(got, lengths, *costs) if fits else math.nan, got
 
 
-def _shown(seen):
+def _format_value(seen):
+    """Return the list, and its seconds if it has any, as text."""
     numbers = f"[{', '.join(f'{n:g}' for n in seen[1])}]"
     return (
         numbers
@@ -80,7 +86,8 @@ def _shown(seen):
     )
 
 
-def _situation(lengths, per_shape, per_token):
+def _describe_case(lengths, per_shape, per_token):
+    """Return the case in words."""
     counts = ", ".join(_("{k} of {n}").format(k=k, n=n) for n, k in sorted(Counter(lengths).items()))
     return _("{counts}; {per_shape:g} s a length, {per_token:g} s a token").format(
         counts=counts or _("no sequences"), per_shape=per_shape, per_token=per_token
@@ -122,14 +129,14 @@ print(min(choices, key=lambda chosen: abs(sum(chosen) - 30)))  # (8, 20)
         bucket_lengths,
         lambda: [(list(lengths), *costs) for lengths, *costs in _CASES],
         _MISTAKES,
-        draw=_draw,
+        draw=_random_case,
         read=lambda judge, got: [
             judge.number(n) for n in judge.is_a(got, (list, tuple), _("a list of lengths"))
         ],
-        look=_look,
+        look=_compared_value,
         alike=lambda got, right: math.isclose(got[0], right[0], rel_tol=1e-9),
-        situation=_situation,
-        shown=_shown,
+        situation=_describe_case,
+        shown=_format_value,
     ),
     why="Neither extreme is right in general: with one shape for each length your program never stops "
     "compiling, and with one length for all it can spend most of its time on padding. You can measure both "

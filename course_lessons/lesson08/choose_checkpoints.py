@@ -37,6 +37,7 @@ _CASES = (
 
 
 def peak_of(blocks, chosen):
+    """Return the peak memory in MB when the blocks with the numbers in ``chosen`` are checkpointed."""
     kept = most = 0
     for number, (entry, inside, _) in enumerate(blocks):
         most = max(most, kept + entry + inside)
@@ -44,7 +45,8 @@ def peak_of(blocks, chosen):
     return most
 
 
-def _draw(rng):
+def _random_case(rng):
+    """Return random ``(blocks, budget)``; the budget is the peak of a random choice, or 1 MB less."""
     sizes = range(rng.randint(2, 5))
     blocks = [(rng.randint(1, 9), rng.randint(5, 40), float(rng.choice((1, 2, 3, 5, 8)))) for _ in sizes]
     chosen = {number for number in sizes if rng.random() < 0.5}
@@ -52,6 +54,7 @@ def _draw(rng):
 
 
 def _with_last_block(blocks, budget):
+    """Return the right choice with the last block added: a known mistake."""
     right = choose_checkpoints(blocks, budget)
     return right and right | {len(blocks) - 1}
 
@@ -66,7 +69,8 @@ _MISTAKES = {
 }
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the block numbers as a set of ints, or None, or refuse the result."""
     if got is None:
         return None
     if not isinstance(got, (set, frozenset)):
@@ -74,8 +78,8 @@ def _read(judge, got):
     return {judge.is_a(plain(number), int, _("whole block numbers")) for number in got}
 
 
-def _look(got, blocks, budget):
-    """Return what a choice is where it is not right, its seconds or else its MB, and the choice in words."""
+def _compared_value(got, blocks, budget):
+    """Return ``(diagnosis if wrong, seconds or MB, the choice in words)``, or None for None."""
     if got is None:
         return None
     if not got <= set(range(len(blocks))):
@@ -135,9 +139,9 @@ print(most)  # 18, at the last stop
         choose_checkpoints,
         lambda: [(list(blocks), budget) for blocks, budget in _CASES],
         known_mistakes_of(choose_checkpoints, _MISTAKES),
-        draw=_draw,
-        read=_read,
-        look=_look,
+        draw=_random_case,
+        read=_validated_result,
+        look=_compared_value,
         alike=lambda got, right: got == right or near(got[:2], right[:2]),
         otherwise=lambda got, *_: got[0] if got else "wrong-value",
         situation=lambda blocks, budget: _("{budget} MB, blocks {blocks}").format(

@@ -33,7 +33,10 @@ def compare(formats, seeds, train, accuracy, machine):
 
 
 class _Machine:
-    """A clock, a queue, a meter of memory, and the most older networks during a training (``kept``)."""
+    """A clock, a queue and a memory meter on virtual time.
+
+    ``kept`` is the most older networks that were alive during a training.
+    """
 
     def __init__(self):
         self.now = self.queue = 0.0
@@ -42,19 +45,23 @@ class _Machine:
         self.models = weakref.WeakSet()
 
     def clock(self):
+        """Return the virtual time in seconds."""
         return self.now
 
     def synchronize(self):
+        """Advance the virtual time to the end of the queue."""
         self.now = max(self.now, self.queue)
 
     def reset_peak(self):
+        """Reset the peak to 100, what is always allocated."""
         self.top = 100
 
     def peak(self):
+        """Return the peak since the last reset."""
         return self.top
 
     def train(self, dtype, seed):
-        """Queue a training; return its network, a function that gives its accuracy."""
+        """Queue a training; return its network, a callable that returns its accuracy."""
         wide = dtype is torch.float32
         noise = (0.5, 0.9, 0.0, 1.0, 2.5, 0.75)[seed % 6]
         cold = not self.seeds[dtype]
@@ -69,18 +76,21 @@ class _Machine:
         return model
 
     def accuracy(self, model):
+        """Evaluate a network and return its accuracy; this takes time and memory too."""
         self.now = self.queue = max(self.queue, self.now) + 5
         self.top = max(self.top, 700)
         return model()
 
 
-def _case(names, *seeds):
+def _make_case(names, *seeds):
+    """Return the arguments of ``compare`` for dtypes of these names, with a new machine."""
     machine = _Machine()
     formats = {name: getattr(torch, name) for name in names}
     return formats, seeds, machine.train, machine.accuracy, machine
 
 
-def _look(table, formats, seeds, train, accuracy, machine):
+def _compared_value(table, formats, seeds, train, accuracy, machine):
+    """Return what is compared; the learner reads the keys."""
     used = {name: machine.seeds[dtype] for name, dtype in formats.items()}
     return {
         "trainings, seeds left out": {n: (len(u), {*seeds} - {*u}) for n, u in used.items()},
@@ -136,13 +146,13 @@ print(seconds, y.sum())  # the sum isn't timed
     check_answer=ComparesToReference(
         compare,
         lambda: [
-            _case(("float32", "float16"), 1, 2, 3),
-            _case(("bfloat16", "float32"), 5, 3, 4, 2, 1),
-            _case(("float16",), 4, 2, 0, 1),  # an even number has no middle one
+            _make_case(("float32", "float16"), 1, 2, 3),
+            _make_case(("bfloat16", "float32"), 5, 3, 4, 2, 1),
+            _make_case(("float16",), 4, 2, 0, 1),  # an even number has no middle one
         ],
         known_mistakes_of(compare, _MISTAKES),
         read=lambda judge, got: judge.is_a(got, dict, _("a dict of tuples")),
-        look=_look,
+        look=_compared_value,
         situation=lambda formats, seeds, *__: _("seeds {seeds}").format(seeds=list(seeds)),
     ),
     why="A comparison is fair if every format gets the same seeds and a warm-up, if you wait before each "

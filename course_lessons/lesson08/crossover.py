@@ -17,12 +17,13 @@ def crossover(rows):
     return first
 
 
-def _rows(speedups):
+def _make_rows(speedups):
+    """Return rows ``(size, cpu_seconds, device_seconds, speedup)`` for speed-ups by size."""
     return [(n, s * 1e-6 * n, 1e-6 * n, s) for n, s in speedups.items()]
 
 
 _CASES = [
-    (_rows(speedups),)
+    (_make_rows(speedups),)
     for speedups in (
         {32: 0.2, 64: 0.7, 128: 3.0, 256: 9.0},
         {32: 0.2, 64: 1.1, 128: 0.9, 256: 4.0, 512: 5.0},  # 64 won once, by chance
@@ -34,9 +35,10 @@ _CASES = [
 ]
 
 
-def _draw(rng):
+def _random_case(rng):
+    """Return a random case, 2 to 5 rows in any order."""
     sizes = rng.sample((16, 32, 48, 64, 100, 128, 200, 256), rng.randint(2, 5))
-    return (_rows({n: rng.choice((0.5, 0.9, 1.0, 1.1, 1.5, 3.0)) for n in sizes}),)
+    return (_make_rows({n: rng.choice((0.5, 0.9, 1.0, 1.1, 1.5, 3.0)) for n in sizes}),)
 
 
 _MISTAKES = {
@@ -84,7 +86,7 @@ print(streak)  # 2
         crossover,
         _CASES,
         known_mistakes_of(crossover, _MISTAKES),
-        draw=_draw,
+        draw=_random_case,
         read=lambda judge, got: got if got is None else judge.number(got),
         alike=operator.eq,
         situation=lambda rows: _("speed-ups {rows}").format(rows=", ".join(f"{n}: {s}" for n, *_, s in rows)),

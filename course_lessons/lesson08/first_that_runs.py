@@ -32,7 +32,11 @@ _BUGS = ValueError(), KeyError(1), KeyboardInterrupt(), AssertionError(), Assert
 
 
 class _Work:
-    """Work that runs on some devices only; there it raises ``bug`` if given, or returns ``result``."""
+    """A stand-in for ``work``; ``tried`` lists the devices it was called with.
+
+    It raises ``_REFUSALS[device]`` on a device listed there; on others ``bug``, if given, or it returns
+    ``result``.
+    """
 
     def __init__(self, result="result", bug=None):
         self.result, self.bug = result, bug
@@ -47,7 +51,8 @@ class _Work:
         return self.result
 
 
-def _cases():
+def _make_cases():
+    """Yield new ``(work, devices)`` cases."""
     for devices in (["hpu", "cpu"], ["cpu"], *([name, "cpu"] for name in _REFUSALS)):
         yield _Work(), devices
     for result in (None, 0, [], False):
@@ -58,8 +63,11 @@ def _cases():
         yield _Work(), devices
 
 
-def _run(function, work, devices):
-    """Return the pair that a call gives, or what came out of it in words."""
+def _run_case(function, work, devices):
+    """Return the pair that a call returns, or what it raises: in words, for a RuntimeError as a dict.
+
+    An error of any other kind is raised again.
+    """
     try:
         return tuple(Judge().is_a(function(work, devices), (tuple, list), _("a pair: device, result")))
     except BaseException as raised:
@@ -73,7 +81,8 @@ def _run(function, work, devices):
         return {"RuntimeError with the names and reasons of": named}
 
 
-def _situation(work, devices):
+def _describe_case(work, devices):
+    """Return the case in words."""
     does = (
         _("raises {bug!r}").format(bug=work.bug)
         if work.bug
@@ -134,12 +143,12 @@ except RuntimeError as error:
     reference=first_that_runs,
     check_answer=ComparesToReference(
         first_that_runs,
-        _cases,
+        _make_cases,
         known_mistakes_of(first_that_runs, _MISTAKES),
-        run=_run,
+        run=_run_case,
         look=lambda got, work, devices: {"outcome": got, "tried": work.tried},
         alike=same,
-        situation=_situation,
+        situation=_describe_case,
     ),
     why="A fallback that swallows every error turns a typo in your GPU code into a program that runs on the "
     "CPU, slowly, and nobody knows why. Say which device was taken, and keep the reasons.",

@@ -20,14 +20,17 @@ def first_tokens(encoder, batches):
 
 
 class _Mixing(nn.Module):
-    """Lets every token see the others of its row."""
+    """Adds the mean of a row's tokens to each of them."""
 
     def forward(self, x):
         return x + x.mean(1, keepdim=True)
 
 
 class _Encoding:
-    """An encoder, and batches of ``sizes``, rows and tokens, that are given out one at a time."""
+    """An encoder and its batches, with a record of the memory that a call of the answer holds.
+
+    ``sizes`` are the batches' ``(rows, tokens)``; ``held`` has, after the last batch, the bytes by diagnosis.
+    """
 
     def __init__(self, sizes, dtype):
         torch.manual_seed(len(sizes))
@@ -38,22 +41,23 @@ class _Encoding:
             self.right = [self.encoder(x) for x in self._batches]
         self.given, self.inner, self.outputs = Alive(), Alive(), Alive()
         self._made = {}  # the storages made during the call, with their bytes
-        self.encoder.register_forward_hook(self._note)
+        self.encoder.register_forward_hook(self._record_output)
         self.encoder[1].register_forward_hook(lambda _, args, out: self.inner.add(out))
         self.trained, self.asked = False, 0
 
     def note(self, name, result, args):
-        """Note the memory of an operation's result."""
+        """Record the memory of an operation's result (a callback of ``Operations``)."""
         for tensor in tensors_in([result]):
             storage = tensor.untyped_storage()
             self._made[storage._cdata] = weakref.ref(storage), storage.nbytes()
 
-    def _note(self, module, args, output):
+    def _record_output(self, module, args, output):
+        """Record an output (a forward hook of the encoder)."""
         self.outputs.add(output)
         self.trained |= module.training
 
     def batches(self):
-        """Give out copies of the batches; note at the end what is held."""
+        """Yield copies of the batches; after the last one record what is held."""
         for x in self._batches:
             copy = x.clone()
             self.given.add(copy)
@@ -70,7 +74,8 @@ class _Encoding:
 
 
 @one_thread()
-def _check_first_tokens(answer, judge):
+def _check_answer(answer, judge):
+    """Check the encoder's mode, the memory held at the end, and the tokens."""
     for sizes, dtype in (
         ([(4, 9)] * 16, torch.float32),
         ([(5, 7), (2, 12), (3, 6), *[(1, 40)] * 14], torch.float64),
@@ -85,10 +90,10 @@ def _check_first_tokens(answer, judge):
         largest = max(x.nbytes for x in run.right)  # a loop's variables may hold the last batch's
         right = torch.cat([x[:, 0] for x in run.right])
         if run.held["keeps-more"] > 6 * largest + 2 * right.nbytes:
-            kind = next(kind for kind, size in run.held.items() if size > 2 * largest)
+            diagnosis = next(diagnosis for diagnosis, size in run.held.items() if size > 2 * largest)
             judge.no(
-                kind,
-                seen=_("{held:,} bytes held at the end").format(held=run.held[kind]),
+                diagnosis,
+                seen=_("{held:,} bytes held at the end").format(held=run.held[diagnosis]),
                 expected=_("little more than the {nbytes:,} bytes of the first tokens").format(
                     nbytes=right.nbytes
                 ),
@@ -127,7 +132,7 @@ del big  # the four million bytes stay, because edge looks into them
 ```""",
     ),
     reference=first_tokens,
-    check_answer=_check_first_tokens,
+    check_answer=_check_answer,
     why="With 512 tokens a row, a list of views holds 512 times what you see in it. The same trap waits in "
     "`x[0]` kept as an example, and in `.cpu()` on a machine without a GPU, where it copies nothing.",
     diagnoses={

@@ -29,8 +29,11 @@ def fit_mixed(model, batches, optimizer):
         scaler.update()
 
 
-def _fitted(fit, device):
-    """Train a small model on three batches, and return what was seen; in float16 the second one overflows."""
+def _train_and_record(fit, device):
+    """Train a small model on three batches; return a namespace of what was recorded.
+
+    On another device than a CPU, the second batch overflows float16.
+    """
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -51,14 +54,18 @@ def _fitted(fit, device):
     return seen
 
 
-def _check_fit_mixed(answer, judge):
+def _check_answer(answer, judge):
+    """Check the answer's training against the reference's, on the CPU and on a simulated device."""
     with other_device() as other:
         for device in (torch.device("cpu"), other):
             if device.type != "meta":
-                _judge_on(device, _fitted(answer, device), _fitted(fit_mixed, device), judge)
+                _judge_on_device(
+                    device, _train_and_record(answer, device), _train_and_record(fit_mixed, device), judge
+                )
 
 
-def _judge_on(device, got, right, judge):
+def _judge_on_device(device, got, right, judge):
+    """Compare the record of an answer's training on a device with the reference's."""
     where = _(" on {device}").format(device=device.type)
     for text in got.warnings:
         if re.search("torch.cuda.amp|CUDA is not available|'cuda'", text):
@@ -131,7 +138,7 @@ print(w, scaler.get_scale())  # 0.5 everywhere, and a scale of 1
 ```""",
     ),
     reference=fit_mixed,
-    check_answer=_check_fit_mixed,
+    check_answer=_check_answer,
     why="Code that names one device in its innermost lines works on one kind of machine only. A scaler "
     "that's made again for each batch, as you often see it, forgets the scale that it has found and can skip "
     "every step.",

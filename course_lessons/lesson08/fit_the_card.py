@@ -30,7 +30,8 @@ _CASES = (
 )
 
 
-def _draw(rng):
+def _random_case(rng):
+    """Return a random ``(capacity, batch, formats)``; in many of them only some plans fit."""
     batch = rng.choice((6, 12, 20, 30, 36, 60, 96))
     fixed, row = rng.randint(100, 900), rng.randint(5, 60)
     formats = {}
@@ -51,7 +52,8 @@ _MISTAKES = {
 }
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return ``(name, rows, parts)`` with Python ints where possible, or None, or refuse the result."""
     if got is None or len(judge.is_a(got, (tuple, list), _("a tuple, or None"))) != 3:
         return got
     name, *counts = got
@@ -59,7 +61,8 @@ def _read(judge, got):
     return name, *(int(n) if not isinstance(n, str) and n == int(n) else n for n in counts)
 
 
-def _situation(capacity, batch, formats):
+def _describe_case(capacity, batch, formats):
+    """Return the case in words."""
     figures = "; ".join(f"{name}: {', '.join(f'{n:g}' for n in f)}" for name, f in formats.items())
     return _("{batch} samples a step, {capacity:g} bytes ({figures})").format(
         batch=batch, capacity=capacity, figures=figures
@@ -103,10 +106,10 @@ print(min(fences))  # (20, 4, 6)
         fit_the_card,
         _CASES,
         known_mistakes_of(fit_the_card, _MISTAKES),
-        read=_read,
-        draw=_draw,
+        read=_validated_result,
+        draw=_random_case,
         alike=operator.eq,
-        situation=_situation,
+        situation=_describe_case,
         shown=str,
     ),
     why="The batch belongs to the recipe, and another one would need another learning rate, so the card "

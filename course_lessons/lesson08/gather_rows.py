@@ -32,10 +32,13 @@ _CASES = (
 )
 
 
-def _on_all_ranks(function, sizes, shape, dtype):
-    """Return each rank's result, where rank r has ``sizes[r]`` rows, one of them of zeros."""
+def _run_case(function, sizes, shape, dtype):
+    """Return each rank's result, where rank r has ``sizes[r]`` rows, the second of them zeros.
 
-    def program(dist, call):
+    Raises what the judge raises for a hang, unequal sizes or a wrong type.
+    """
+
+    def run_rank(dist, call):
         rank = dist.get_rank()
         numbers = torch.arange(1, 1 + sizes[rank] * torch.Size(shape).numel()) + 50 * rank
         rows = numbers.view(sizes[rank], *shape).to(dtype)
@@ -43,7 +46,7 @@ def _on_all_ranks(function, sizes, shape, dtype):
         return call(rows, dist)
 
     judge = Judge()
-    results = on_ranks(program, function, len(sizes), judge, "hang", "unequal").results
+    results = on_ranks(run_rank, function, len(sizes), judge, "hang", "unequal").results
     for rank, got in enumerate(results):
         if got is None and rank:
             judge.no(
@@ -101,7 +104,7 @@ print(table[0, :3], table[1, :1])  # 4, 0, 7 and 5
         gather_rows,
         _CASES,
         known_mistakes_of(gather_rows, _MISTAKES),
-        run=_on_all_ranks,
+        run=_run_case,
         alike=same,
         situation=lambda sizes, *__: _("ranks with {sizes} rows").format(sizes=list(sizes)),
     ),

@@ -26,22 +26,25 @@ class _CudaDeviceProperties(NamedTuple):
 
 
 class Cuda:
-    """Stands in for ``torch.cuda`` on a machine with these cards."""
+    """A stand-in for ``torch.cuda`` on a machine with these cards, ``(name, bytes)`` each."""
 
     def __init__(self, *cards):
         self.cards = [_CudaDeviceProperties(*card) for card in cards]
 
     def device_count(self):
+        """Return the number of cards."""
         return len(self.cards)
 
     def is_available(self):
+        """Return whether there is a card."""
         return bool(self.cards)
 
     def get_device_name(self, device=None):
+        """Return a card's name."""
         return self.get_device_properties(device).name
 
     def get_device_properties(self, device=None):
-        """Return a card's name and memory, or fail as CUDA does."""
+        """Return a card's name and memory; raise RuntimeError, as CUDA does, if there is no such card."""
         if not self.cards:
             raise RuntimeError("Found no NVIDIA driver on your system.")
         index = device if isinstance(device, int) else torch.device(device or "cuda").index or 0
@@ -64,7 +67,7 @@ MISTAKES = {
     "decimal": ({"2**30": "1e9"}, {"2**30": "1e9", "GiB": "GB"}),
     "no-index": ({"cuda:{index} ": ""}, {"cuda:{index}": "{index}"}, {"cuda:{index}": "cuda"}),
 }
-_LINES = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     gpu_list,
     [(cuda,) for cuda in _MACHINES],
     known_mistakes_of(gpu_list, MISTAKES),
@@ -74,8 +77,9 @@ _LINES = ComparesToReference(
 )
 
 
-def _check_gpu_list(answer, judge):
-    _LINES(answer, judge)
+def _check_answer(answer, judge):
+    """Check the lines for each machine, then that a machine without a card gives an empty list."""
+    _compare_to_reference(answer, judge)
     try:
         got = answer(Cuda())
     except Raised as raised:
@@ -122,7 +126,7 @@ print(lines)  # ['1. weights.pt: 4.77 MiB', '2. log.txt: 0.38 MiB']
 ```""",
     ),
     reference=gpu_list,
-    check_answer=_check_gpu_list,
+    check_answer=_check_answer,
     why="A laptop without a GPU never runs the code behind `if torch.cuda.is_available()`, so it can't test "
     "it. If a function takes `cuda` as an argument, as this one does, you can hand it a stand-in and test it "
     "anywhere.",

@@ -21,7 +21,7 @@ _DEPRECATED = set()
 
 
 class _Row(NamedTuple):
-    """A row of ``profile.key_averages()``: microseconds, with and without what was called inside."""
+    """A row of ``profile.key_averages()``: times in microseconds, ``self_`` without those of nested rows."""
 
     key: str
     count: int
@@ -31,6 +31,7 @@ class _Row(NamedTuple):
     self_device_time_total: float = 0
 
     def __getattr__(self, name):
+        """Return a time by its deprecated ``cuda`` name, and add the name to ``_DEPRECATED``."""
         if name not in ("cuda_time_total", "self_cuda_time_total"):
             raise AttributeError(_("a row has no {name}").format(name=name))
         _DEPRECATED.add(name)
@@ -54,7 +55,8 @@ DEVICE_ROWS = (
 """A training on a GPU."""
 
 
-def _draw(rng):  # no two rows have the same time
+def _random_case(rng):  # no two rows have the same time
+    """Return a random ``(events, n)``, with or without device times; no two self times are equal."""
     size, on_device = rng.randint(3, 8), rng.random() < 0.6
     rows = []
     for cpu, device, more, most in zip(*(rng.sample(range(12), size) for _ in range(4)), strict=True):
@@ -74,7 +76,8 @@ MISTAKES = {
 }
 
 
-def _situation(rows, n):
+def _describe_case(rows, n):
+    """Return the case in words."""
     where = "GPU" if any(row.self_device_time_total for row in rows) else "CPU"
     name = "self_device_time_total" if where == "GPU" else "self_cpu_time_total"
     times = ", ".join(f"{row.key} {getattr(row, name):g}" for row in rows)
@@ -83,20 +86,21 @@ def _situation(rows, n):
     )
 
 
-_ORDER = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     hottest,
     lambda: [(list(DEVICE_ROWS), n) for n in (5, 1, 7, 20)],
     known_mistakes_of(hottest, MISTAKES),
     read=lambda judge, got: list(judge.is_a(got, (list, tuple), _("a list of names"))),
-    draw=_draw,
+    draw=_random_case,
     alike=operator.eq,
-    situation=_situation,
+    situation=_describe_case,
 )
 
 
-def _check_hottest(answer, judge):
+def _check_answer(answer, judge):
+    """Check the order, then that no deprecated attribute was read."""
     _DEPRECATED.clear()
-    _ORDER(answer, judge)
+    _compare_to_reference(answer, judge)
     judge.expect(_("deprecated names that were read"), sorted(_DEPRECATED), [])
 
 
@@ -132,7 +136,7 @@ print([city.name for city in order])  # ['Rome', 'Oslo']
 ```""",
     ),
     reference=hottest,
-    check_answer=_check_hottest,
+    check_answer=_check_answer,
     why="A time that includes calls counts the same microsecond again in every row above it, and only the "
     "rows' own times add up to the run. Names with `cuda` in them are the old ones, and those with `device` "
     "serve every accelerator.",

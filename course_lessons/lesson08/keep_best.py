@@ -25,7 +25,7 @@ def keep_best(model, train_epoch, score, epochs):
 
 
 class _Training:
-    """A training whose score goes up and down. Each epoch changes weights and running statistics."""
+    """A training with given scores; each epoch sets all weights and statistics to its number."""
 
     def __init__(self, scores):
         self.scores = scores
@@ -34,7 +34,7 @@ class _Training:
         self.train_epoch(self.model)
 
     def train_epoch(self, model):
-        """Set weights and statistics to the number of the epoch, in place."""
+        """Fill weights and statistics with the number of the epoch, in place."""
         self.trained += 1
         with torch.no_grad():
             for tensor in self.model.state_dict().values():
@@ -42,6 +42,7 @@ class _Training:
         self.written = self.versions()
 
     def versions(self):
+        """Return identity and version of each parameter, which change when it is written."""
         return [(id(p), p._version) for p in self.model.parameters()]
 
     def score(self, model):
@@ -50,24 +51,27 @@ class _Training:
         return self.scores[min(max(self.trained, 1), len(self.scores)) - 1]
 
 
-def _epochs(tensors):
+def _epochs_in(tensors):
+    """Return the different values in the tensors: the epochs that they are from."""
     return sorted({value for t in tensors for value in t.detach().flatten().tolist()})
 
 
-def _look(got, model, train_epoch, *_):
+def _compared_value(got, model, train_epoch, *_):
+    """Return what is compared; the learner reads the keys."""
     training = train_epoch.__self__
     last_is_best = training.scores.index(max(training.scores)) + 1 == training.trained
     return {
         "score": got,
-        "weights of epoch": _epochs(model.parameters()),
-        "running statistics of epoch": _epochs(model.buffers()),
+        "weights of epoch": _epochs_in(model.parameters()),
+        "running statistics of epoch": _epochs_in(model.buffers()),
         "scored after epochs": training.scored_after,
         "weights written back": last_is_best or training.written != training.versions(),
         "epochs trained": training.trained,
     }
 
 
-def _cases():
+def _make_cases():
+    """Yield the arguments of ``keep_best`` for new trainings."""
     for scores in (
         [0.2, 0.9, 0.7, 0.8],
         [-3.0, -1.0, -2.0],
@@ -127,10 +131,10 @@ print(layer.weight)  # the old weight
     reference=keep_best,
     check_answer=ComparesToReference(
         keep_best,
-        _cases,
+        _make_cases,
         known_mistakes_of(keep_best, _MISTAKES),
         read=Judge.number,
-        look=_look,
+        look=_compared_value,
         alike=same,
         situation=lambda model, train_epoch, *__: _("scores {scores}").format(
             scores=train_epoch.__self__.scores

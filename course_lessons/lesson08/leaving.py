@@ -29,7 +29,7 @@ LEAVING = ("float16", "float32", "float16", "float16", "float32", "float16")
 
 
 def traced_dtypes():
-    """Run ``six_results`` under autocast on a simulated device; return the dtypes."""
+    """Return the dtypes of ``six_results`` under autocast on a simulated device; ``LEAVING`` without one."""
     if simgpu.unavailable_reason():
         return LEAVING
     with memory.temporary_device("1 GB") as device:
@@ -51,7 +51,8 @@ _RESULTS = {
 """Each result's diagnosis."""
 
 
-def _check_leaving(answer, judge):
+def _check_answer(answer, judge):
+    """Check the six names, and tell how many are right."""
     given = judge.listed(answer, _("six names of dtypes"))
     names = [str(name).removeprefix("torch.") for name in given]
     right = traced_dtypes()
@@ -106,7 +107,7 @@ print(a.dtype)  # torch.float32
 ```""",
     ),
     reference=leaving,
-    check_answer=_check_leaving,
+    check_answer=_check_answer,
     why="The second is the surprise that costs memory: a residual stream that begins in float32 stays in "
     "float32, whatever its blocks compute in. It is one reason why autocast does not halve the activations.",
     diagnoses={

@@ -33,7 +33,7 @@ def left_behind(module, device):
 
 
 class Part(nn.Module):
-    """Holds what it is given, under its names."""
+    """A module whose attributes are the keyword arguments."""
 
     def __init__(self, **held):
         super().__init__()
@@ -55,7 +55,8 @@ _MODULES = (
 )
 
 
-def _cases():
+def _make_cases():
+    """Yield a new module for each text of ``_MODULES``, with each device; ``module.text`` is the text."""
     names = {name: torch.empty(1, device=name) for name in ("cpu", "meta")}
     for text in _MODULES:
         for name in names:
@@ -64,7 +65,8 @@ def _cases():
             yield module, torch.device(name)
 
 
-def _look(got, module, device):
+def _compared_value(got, module, device):
+    """Return what is compared: the names, and what is left behind after the call."""
     return {"names": got, "left behind after the call": left_behind(module, device)}
 
 
@@ -75,18 +77,19 @@ MISTAKES = {
     "no-containers": {"[t for item in value for t in tensors(item)]": "[]"},
     "torchs-own": ({_OWN: "True"}, {_OWN: 'name not in ("_parameters", "_buffers")'}),
 }
-_NAMES = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     left_behind,
-    _cases,
+    _make_cases,
     known_mistakes_of(left_behind, MISTAKES),
     read=lambda judge, got: list(judge.is_a(got, (list, tuple), _("a list of names"))),
-    look=_look,
+    look=_compared_value,
     situation=lambda module, device: _("device {device} and {text}").format(device=device, text=module.text),
 )
 
 
-def _check_left_behind(answer, judge):
-    _NAMES(answer, judge)
+def _check_answer(answer, judge):
+    """Check the names, and two devices of one type where there is a simulated GPU."""
+    _compare_to_reference(answer, judge)
     if simgpu.unavailable_reason():
         return  # there is no second device of one type to be had
     with other_device() as first, other_device() as second:
@@ -131,7 +134,7 @@ print(total([1, (2, [0.5]), "text"]))  # 3.5
 ```""",
     ),
     reference=left_behind,
-    check_answer=_check_left_behind,
+    check_answer=_check_answer,
     why="`.to()` moves only what is registered, so a tensor in a plain attribute stays where it was. Each "
     "name of that kind in your list shows you a place where a `register_buffer` or a `ModuleList` is "
     "missing.",

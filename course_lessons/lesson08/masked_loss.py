@@ -22,8 +22,11 @@ def masked_loss(logits, targets, mask):
     return total / mask.sum().clamp(min=1)
 
 
-def _case(kept, rows=12, classes=5, nan=()):
-    """Return logits, targets and mask. Targets of padding are -1, logits of the rows ``nan`` are NaN."""
+def _make_case(kept, rows=12, classes=5, nan=()):
+    """Return ``(logits, targets, mask)``: the rows in ``kept`` count, logits of the rows in ``nan`` are NaN.
+
+    Targets of the other rows are -1.
+    """
     generator = torch.Generator().manual_seed(10 * rows + len(kept))
     mask = torch.zeros(rows, dtype=torch.bool)
     mask[list(kept)] = True
@@ -33,21 +36,23 @@ def _case(kept, rows=12, classes=5, nan=()):
     return logits.requires_grad_(), targets, mask
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the result if it is a tensor with one element, else refuse it."""
     judge.is_a(got, torch.Tensor, _("a tensor with one number"))
     judge.expect(_("numbers in the loss"), got.numel(), 1)
     return got
 
 
-def _look(got, logits, targets, mask):
-    """Return the loss and the gradient of the logits; of a loss that is NaN only whether it has a graph."""
+def _compared_value(got, logits, targets, mask):
+    """Return the loss and the gradient of the logits; for a loss of NaN only whether it has a graph."""
     if got.requires_grad:
         got.sum().backward()
     nan = math.isnan(got.item())
     return {"loss": got.item(), "gradient": got.requires_grad if nan else logits.grad}
 
 
-def _situation(logits, targets, mask):
+def _describe_case(logits, targets, mask):
+    """Return the case in words."""
     nan = logits[:, 0].isnan()
     text = _("{sum} of {n_mask} rows that count").format(sum=int(mask.sum()), n_mask=len(mask))
     return (
@@ -72,25 +77,26 @@ MISTAKES = {
         {"return total": "return total.nan_to_num(0.0)"},
     ),
 }
-_MEANS = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     masked_loss,
     lambda: [
-        *map(_case, ((0, 3, 4, 9), (7,), range(12), ())),
-        _case((1, 2, 5), nan=[2]),
-        _case((0, 1), rows=4, nan=[0, 1]),
-        _case((0, 3, 4), rows=7, classes=3, nan=[1]),
-        _case((), rows=4, nan=[0, 3]),
+        *map(_make_case, ((0, 3, 4, 9), (7,), range(12), ())),
+        _make_case((1, 2, 5), nan=[2]),
+        _make_case((0, 1), rows=4, nan=[0, 1]),
+        _make_case((0, 3, 4), rows=7, classes=3, nan=[1]),
+        _make_case((), rows=4, nan=[0, 3]),
     ],
     known_mistakes_of(masked_loss, MISTAKES),
-    read=_read,
-    look=_look,
+    read=_validated_result,
+    look=_compared_value,
     alike=nearly(1e-4, 1e-6),
-    situation=_situation,
+    situation=_describe_case,
 )
 
 
 @one_thread()
-def _check_masked_loss(answer, judge):
+def _check_answer(answer, judge):
+    """Check that the host does not wait, on a simulated device, then loss and gradient."""
     if problem := simgpu.unavailable_reason():
         print(
             _("Judged without the simulated device, so waits are not counted. {problem}").format(
@@ -99,13 +105,13 @@ def _check_masked_loss(answer, judge):
         )
     else:
         with memory.temporary_device("1 GB") as device:
-            case = [t.detach().to(device) for t in _case((0, 3, 4, 9))]
+            case = [t.detach().to(device) for t in _make_case((0, 3, 4, 9))]
             with simgpu.count() as counters:
                 answer(*case)
             del case
         waits = counters.synchronizations + counters.copies_to_host
         judge.expect(_("waits of the host"), waits, 0, "waits")
-    _MEANS(keeps(answer, judge, 0, 1, 2), judge)
+    _compare_to_reference(keeps(answer, judge, 0, 1, 2), judge)
 
 
 EXERCISE = Exercise(
@@ -138,7 +144,7 @@ mean.backward()  # the mean is 2.5, and x.grad[1] is 0
 ```""",
     ),
     reference=masked_loss,
-    check_answer=_check_masked_loss,
+    check_answer=_check_answer,
     may_change=True,  # the guard would look at the inputs, and wait
     why="The shape of `logits[mask]` depends on values that are on the device, so Python waits until they're "
     "known, as it does for `nonzero`, `unique` and `if mask.any():`. If the shape is fixed and the padding "

@@ -28,7 +28,7 @@ LEDGER = (
 
 @functools.cache
 def ledger():
-    """Return what is allocated after each line of `LEDGER`, in MiB; on the device that has no values."""
+    """Return the MiB allocated after each line of `LEDGER`, a tuple; it runs them on the meta device."""
     names = {"torch": torch, "device": "meta"}
     totals = []
     for line in LEDGER:
@@ -39,7 +39,8 @@ def ledger():
     return tuple(totals)
 
 
-def _check_memory_ledger(answer, judge):
+def _check_answer(answer, judge):
+    """Check the nine numbers, and refuse the first wrong one."""
     given = judge.listed(answer, _("a list of nine numbers"))
     judge.expect("numbers", len(given), len(LEDGER))
     if None in given:
@@ -92,7 +93,7 @@ del y  # 2 MiB: z still looks into it
 ```""",
     ),
     reference=memory_ledger,
-    check_answer=_check_memory_ledger,
+    check_answer=_check_answer,
     why="Memory belongs to storages, and a tensor is a way to look at one. So half a tensor holds the whole, "
     "`del` frees only what has no other owner, and an expanded tensor costs nothing until an operation "
     "writes it out.",

@@ -25,27 +25,37 @@ def memory_line(make_step, batches, meter):
 
 
 class _Meter:
-    """A device's memory: what is allocated now, and the most since the last reset. It rounds up to 128."""
+    """A device's memory in bytes: allocated now, and the peak since the last reset.
+
+    A step's activations are rounded up to a multiple of 128.
+    """
 
     def __init__(self, fixed, per_sample):
         self.fixed, self.per_sample = fixed, per_sample
         self.now = self.peak = 0
 
     def _change(self, size):
+        """Allocate ``size`` bytes, or free them if negative."""
         self.now += size
         self.peak = max(self.peak, self.now)
 
     def memory_allocated(self, *_):
+        """Return the bytes allocated now."""
         return self.now
 
     def max_memory_allocated(self, *_):
+        """Return the peak in bytes since the last reset."""
         return self.peak
 
     def reset_peak_memory_stats(self, *_):
+        """Set the peak to what is allocated now."""
         self.peak = self.now
 
     def make_step(self, batch):
-        """Return a training step: a third of the fixed part is allocated now, the rest in its first call."""
+        """Return a training step: a third of the fixed part is allocated now, the rest in its first call.
+
+        Both are freed when the step is deleted.
+        """
         sizes = [self.fixed // 3]
         self._change(sizes[0])
 
@@ -61,14 +71,16 @@ class _Meter:
         return step
 
 
-def _case(batches, fixed, per_sample):
+def _make_case(batches, fixed, per_sample):
+    """Return the arguments of ``memory_line`` for a new meter."""
     meter = _Meter(fixed, per_sample)
     return meter.make_step, batches, meter
 
 
-def _draw(rng):
+def _random_case(rng):
+    """Return a random case with 3 to 5 batch sizes."""
     batches = rng.sample(range(8, 400), rng.randint(3, 5))
-    return _case(batches, rng.randint(1000, 90_000), rng.randint(5, 90))
+    return _make_case(batches, rng.randint(1000, 90_000), rng.randint(5, 90))
 
 
 _RESET = "meter.reset_peak_memory_stats()"
@@ -88,14 +100,14 @@ MISTAKES = {
         "= make_step(batch)": "= steps[batch]",
     },
 }
-_LINES = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     memory_line,
-    lambda: [_case([400, 101, 1600], 900_000, 3)],
+    lambda: [_make_case([400, 101, 1600], 900_000, 3)],
     known_mistakes_of(memory_line, MISTAKES),
     read=lambda judge, got: [
         judge.number(n) for n in judge.listed(got, _("a pair: fixed bytes, bytes a sample"))
     ],
-    draw=_draw,
+    draw=_random_case,
     alike=nearly(1e-6, 1e-6),
     situation=lambda make_step, batches, meter: _("batches {batches}").format(batches=batches),
 )
@@ -134,7 +146,7 @@ print(round(slope), round(start))  # 32 bytes for each input, and 104 more
 ```""",
     ),
     reference=memory_line,
-    check_answer=quick_collection()(_LINES),
+    check_answer=quick_collection()(_compare_to_reference),
     why="With the first step's peak, your program would fit the card and stop in the second step. An "
     "out-of-memory error in step 2 can have this cause.",
     diagnoses={

@@ -50,7 +50,7 @@ MISTAKES = {
 
 
 class _Load:
-    """Stands in for ``torch.load``, and notes which files it was asked for."""
+    """A stand-in for ``torch.load``; ``asked`` lists the files of its calls, ``raised`` is its last error."""
 
     def __init__(self, folder, files):
         self.folder, self.files = folder, files
@@ -66,8 +66,8 @@ class _Load:
         return content
 
 
-def _run(function, folder, load):
-    """Return what a call gives, or in words that an error of ``load`` came out."""
+def _run_case(function, folder, load):
+    """Return what a call returns, or in words the error of ``load`` that it did not catch."""
     try:
         return function(folder, load)
     except Exception as error:
@@ -76,12 +76,14 @@ def _run(function, folder, load):
         return _("{error} came out").format(error=type(load.raised).__name__)
 
 
-def _situation(folder, load):
+def _describe_case(folder, load):
+    """Return the files of the folder in words."""
     files = (f"{n} ({c.__name__ if isinstance(c, type) else c})" for n, c in load.files.items())
     return _("the folder: {files}").format(files=", ".join(files) or _("empty"))
 
 
-def _check_newest(answer, judge):
+def _check_answer(answer, judge):
+    """Check the answer in temporary folders with the files of ``_FOLDERS``, the oldest first."""
     with tempfile.TemporaryDirectory() as parent:
         folders = [Path(parent, str(number)) for number in range(len(_FOLDERS))]
         for folder, files in zip(folders, _FOLDERS, strict=True):
@@ -94,14 +96,14 @@ def _check_newest(answer, judge):
             newest,
             lambda: [(f, _Load(f, files)) for f, files in zip(folders, _FOLDERS, strict=True)],
             known_mistakes_of(newest, MISTAKES),
-            run=_run,
+            run=_run_case,
             look=lambda got, folder, load: {
                 "result": got,
                 "loaded": load.asked,
                 "in the folder": len(list(folder.rglob("*"))),
             },
             alike=same,
-            situation=_situation,
+            situation=_describe_case,
         )(answer, judge)
 
 
@@ -139,7 +141,7 @@ print(first_number(["n/a", "", "3.5", "7"]))  # 3.5
 ```""",
     ),
     reference=newest,
-    check_answer=_check_newest,
+    check_answer=_check_answer,
     why="A restart that takes the newest file on trust fails at just the moment it was written for. And one "
     "that catches everything starts from nothing, quietly, because of a typing error.",
     diagnoses={

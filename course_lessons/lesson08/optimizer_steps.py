@@ -36,14 +36,16 @@ _MISTAKES = {
 }
 
 
-def _draw(rng):
+def _random_case(rng):
+    """Return random arguments; two thirds of the cases may end in an incomplete batch."""
     batch_size = rng.randint(1, 40)
     tail = rng.choice((0, 1, 1)) * rng.randrange(batch_size)
     samples = max(1, batch_size * rng.randint(0, 12) + tail)
     return samples, batch_size, rng.randint(1, 5), rng.randint(1, 6), rng.random() < 0.5
 
 
-def _situation(n, b, k, e, drop=False):
+def _describe_case(n, b, k, e, drop=False):
+    """Return the case in words."""
     return _("{n} samples, batches of {b}, accumulate {k}, {e} epochs, drop_last={drop}").format(
         n=n, b=b, k=k, e=e, drop=drop
     )
@@ -82,8 +84,8 @@ trays = math.ceil(boxes / 5)  # 3 trays, and the last one isn't full
         optimizer_steps,
         _CASES,
         known_mistakes_of(optimizer_steps, _MISTAKES),
-        draw=_draw,
-        situation=_situation,
+        draw=_random_case,
+        situation=_describe_case,
     ),
     why="If you give a cosine schedule the number of batches, but four batches make one step, then training "
     "ends after a quarter of the schedule and the learning rate never comes down. You get no error, only a "

@@ -27,7 +27,8 @@ def predictions(model, batches, landing, device):
 _SIZES = ((4, 4, 4), (3, 5, 2), (2, 4, 1), (2, 6, 1, 3), (1,))
 
 
-def _case(sizes, device=torch.device("cpu")):  # noqa: B008  (a constant)
+def _make_case(sizes, device=torch.device("cpu")):  # noqa: B008  (a constant)
+    """Return the arguments of ``predictions`` for these batch sizes; ``landing`` has three rows to spare."""
     torch.manual_seed(sum(sizes))
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 5)).requires_grad_(False)
     for p in model.parameters():
@@ -38,7 +39,8 @@ def _case(sizes, device=torch.device("cpu")):  # noqa: B008  (a constant)
     return model.to(device), batches, landing, device
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the class numbers as a list, or refuse the result."""
     return list(judge.is_a(got, (list, tuple), _("a list of class numbers")))
 
 
@@ -61,11 +63,11 @@ MISTAKES = known_mistakes_of(
         "whole-landing": {_RETURN: "return landing.tolist()"},
     },
 )
-_VALUES = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     predictions,
-    lambda: map(_case, _SIZES),
+    lambda: map(_make_case, _SIZES),
     MISTAKES,
-    read=_read,
+    read=_validated_result,
     alike=lambda got, right: list(got) == right,
     situation=lambda model, batches, landing, device: _("batches of {batches} rows").format(
         batches=", ".join(str(len(x)) for x in batches)
@@ -73,19 +75,20 @@ _VALUES = ComparesToReference(
 )
 
 
-def _check_predictions(answer, judge):
+def _check_answer(answer, judge):
+    """Check the values on the CPU, then values and waits on a simulated device."""
     answer = keeps(answer, judge, 1)
-    _VALUES(answer, judge)  # on the CPU no copy is late
+    _compare_to_reference(answer, judge)  # on the CPU no copy is late
     if simgpu.unavailable_reason():
         print(_("Judged without the simulated device: only the values, not the waits."))
         return
     with other_device() as device:
         for sizes in _SIZES:
-            case = _case(sizes, device)
+            case = _make_case(sizes, device)
             synchronize(device)
             with simgpu.count() as counted:
-                got = _read(judge, answer(*case))
-            right = predictions(*_case(sizes, device))
+                got = _validated_result(judge, answer(*case))
+            right = predictions(*_make_case(sizes, device))
             if got != right:
                 judge.no("too-early", seen=got, expected=right)
             if (waits := counted.synchronizations) > 1:
@@ -126,7 +129,7 @@ print(buffer[begin:])  # tensor([5., 5., 5., 1., 1.])
 ```""",
     ),
     reference=predictions,
-    check_answer=_check_predictions,
+    check_answer=_check_answer,
     may_change=True,
     why="A copy to the device needs no wait, because the work that uses it comes later in the same queue. "
     "The host isn't in that queue, so if it reads too early, it gets old data and no error.",

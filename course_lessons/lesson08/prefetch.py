@@ -24,7 +24,7 @@ def prefetch(batches, bound):
 
 
 class _Source:
-    """Batches that are loaded one at a time, or errors; knows how many were, and by which threads."""
+    """An iterable of batches that counts what is loaded, and by which threads; an OSError in it is raised."""
 
     def __init__(self, batches):
         self.batches, self.loaded, self.threads = batches, 0, set()
@@ -39,7 +39,7 @@ class _Source:
             yield batch
 
     def settle(self, at_least):
-        """Wait until so many are loaded, and a moment longer; return how many there are."""
+        """Wait up to 0.4 s until ``at_least`` batches are loaded, and 10 ms more; return how many are."""
         deadline = time.monotonic() + 0.4
         while self.loaded < at_least and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -48,7 +48,11 @@ class _Source:
 
 
 class _Loop(threading.Thread):
-    """Takes all batches of a generator, or ``take``, notes how many were loaded at each, and leaves."""
+    """A thread that takes ``take`` batches (default all) from the answer's generator and closes it.
+
+    ``got`` lists the batches, ``loaded`` how many were loaded after each, if ``take`` is given. The
+    constructor returns when the loop has ended, and refuses an answer that takes more than 2 s.
+    """
 
     def __init__(self, answer, source, bound, judge, take=None):
         super().__init__(name="loop", daemon=True)
@@ -65,6 +69,7 @@ class _Loop(threading.Thread):
             raise Raised(without_this_frame(self.error))
 
     def run(self):
+        """Take the batches; keep an exception in ``error``."""
         try:
             for batch in itertools.islice(self.ahead, self.take):
                 self.got.append(batch)
@@ -79,7 +84,8 @@ class _Loop(threading.Thread):
 _CASES = (([1, 2, 3, 4, 5], 2), ([], 2), ([1, 2], 4), ([7, 0, 8], 2), ([[], None, 8], 1))
 
 
-def _check_prefetch(answer, judge):
+def _check_answer(answer, judge):
+    """Check the batches, an error while loading, how far ahead it loads, and that its threads end."""
     for batches, bound in _CASES:
         loop = _Loop(answer, _Source(batches), bound, judge)
         judge.expect(_("batches with a bound of {bound}").format(bound=bound), loop.got, batches)
@@ -99,9 +105,9 @@ def _check_prefetch(answer, judge):
             if loaded <= taken or loop in source.threads:
                 judge.no("not-ahead", seen=seen, expected=_("loading goes on meanwhile"))
             if loaded != taken + bound:
-                kind = "no-bound" if source.settle(20) == 20 else "wrong-value"
-                kind = "one-more" if loaded == taken + bound + 1 else kind
-                judge.no(kind, seen=seen, expected=f"{taken + bound}")
+                diagnosis = "no-bound" if source.settle(20) == 20 else "wrong-value"
+                diagnosis = "one-more" if loaded == taken + bound + 1 else diagnosis
+                judge.no(diagnosis, seen=seen, expected=f"{taken + bound}")
         for thread in (loop, *source.threads):
             thread.join(1.0)
             if thread.is_alive():
@@ -142,7 +148,7 @@ with ThreadPoolExecutor(max_workers=1) as pool:
 ```""",
     ),
     reference=prefetch,
-    check_answer=_check_prefetch,
+    check_answer=_check_answer,
     why="A `DataLoader` with workers keeps the same four promises, with processes in the place of a thread "
     "and `prefetch_factor` in the place of the bound. A thread is enough where loading lets go of Python's "
     "lock: reading files, decoding images, copying to the device.",

@@ -31,7 +31,7 @@ _CREATIONS = ("rand", "empty", "uniform", "normal", "ones", "zeros")
 
 
 class _Timer:
-    """Stands in for ``measure``: notes what the work does, and gives times that fit its size and device."""
+    """A stand-in for ``measure``: records what the work does, and returns a time by its size and device."""
 
     def __init__(self, seconds):
         self.seconds, self.timed = seconds, []
@@ -51,7 +51,8 @@ class _Timer:
         return SimpleNamespace(median=t, q1=0.9 * t, q3=1.2 * t, n=5, label=label, kind="measured")
 
 
-def _judge_timed(fn, device, operations, waits, judge):
+def _judge_timed_work(fn, device, operations, waits, judge):
+    """Refuse timed work that is anything but one product of two float32 matrices on the right device."""
     if not callable(fn):
         judge.no("not-a-function-timed", seen=type(fn).__name__, expected=_("a function"))
     names = [name for name, _, _ in operations]
@@ -78,13 +79,15 @@ def _judge_timed(fn, device, operations, waits, judge):
         judge.expect(_("a matrix with one number only"), constant and matrix.numel() > 1, False)
 
 
-def _check_race(answer, judge):
+def _check_answer(answer, judge):
+    """Check the rows and the timed work for a list and a generator of sizes, and either order of devices."""
     with other_device() as other:
         _judge_race(answer, "rows", [8, 32], list, ("cpu", other), judge)
         _judge_race(answer, _("rows of a generator"), [5, 3, 24], iter, (other, "cpu"), judge)
 
 
 def _judge_race(answer, what, sizes, kind, devices, judge):
+    """Check one call of the answer; ``what`` names the rows for the learner, ``kind`` wraps the sizes."""
     first = torch.device(devices[0]).type
 
     def seconds(device, n):
@@ -93,7 +96,7 @@ def _judge_race(answer, what, sizes, kind, devices, judge):
     timer = _Timer(seconds)
     rows = judge.is_a(answer(kind(sizes), devices, timer), (list, tuple), _("a list of rows"))
     for work in timer.timed:
-        _judge_timed(*work, judge)
+        _judge_timed_work(*work, judge)
     rows = [judge.is_a(row, (list, tuple), _("a row: size, two times, speed-up")) for row in rows]
     rows = [[judge.number(value) for value in row] for row in rows]
     times = [(n, seconds(first, n), seconds("other", n)) for n in sizes]
@@ -133,7 +136,7 @@ print(f"summing is {slow / fast:.0f} times as fast as sorting")
 ```""",
     ),
     reference=race,
-    check_answer=_check_race,
+    check_answer=_check_answer,
     why="A speed-up means something only if you also know the size, the dtype and what else was timed. With "
     "the making or the copying of the matrices inside, you'd have compared random number generators, or a "
     "bus.",

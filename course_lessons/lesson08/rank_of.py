@@ -26,38 +26,40 @@ _NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 _HALVES = [{n: "1" for n in some} for k in (2, 1) for some in itertools.combinations(_NAMES, k)]
 
 
-def _draw(rng):
-    """Return the environment of one of several processes, in any order."""
+def _random_case(rng):
+    """Return the environment of one of several processes, its variables in any order, as a case."""
     world = rng.randrange(2, 40)
     local = rng.randrange(world)
     values = dict(zip(_NAMES, (rng.randrange(local, world), local, world), strict=True))
     return ({name: str(values[name]) for name in rng.sample(_NAMES, 3)},)
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the three numbers as a tuple, or refuse the result."""
     judge.is_a(got, (tuple, list), _("three numbers, in a tuple"))
     if any(isinstance(number, str) for number in got):
         judge.no("strings", seen=got, expected=_("whole numbers"))
     return tuple(judge.is_a(number, Integral, _("whole numbers")) for number in got)
 
 
-_STARTED = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     rank_of,
     [
         ({"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1"},),
         ({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"},),
     ],
     known_mistakes_of(rank_of, {"local-is-rank": {'"RANK", "LOCAL_RANK"': '"RANK", "RANK"'}}),
-    read=_read,
-    draw=_draw,
+    read=_validated_result,
+    draw=_random_case,
     alike=operator.eq,
 )
 
 
-def _check_rank_of(answer, judge):
+def _check_answer(answer, judge):
+    """Check an environment without the variables, complete ones, and incomplete ones."""
     for environment in ({}, {"PATH": "/usr/bin", "MASTER_PORT": "29500"}):
         try:
-            got = _read(judge, answer(environment))
+            got = _validated_result(judge, answer(environment))
         except Raised as raised:
             if not isinstance(raised.error, (KeyError, TypeError, ValueError)):
                 raise
@@ -66,7 +68,7 @@ def _check_rank_of(answer, judge):
             )
             judge.no("not-alone", seen=seen, expected="(0, 0, 1)")
         judge.expect(_("result for {environment}").format(environment=environment), got, (0, 0, 1))
-    _STARTED(answer, judge)
+    _compare_to_reference(answer, judge)
     texts = []
     for environment in _HALVES:
         missing = [name for name in _NAMES if name not in environment]
@@ -129,7 +131,7 @@ print(area({"width": "8", "height": "5"}))  # 40
 ```""",
     ),
     reference=rank_of,
-    check_answer=_check_rank_of,
+    check_answer=_check_answer,
     why="One script now serves a laptop and a cluster. Default values from `environment.get` would do that "
     "too, until a variable is lost: then every process thinks that it's alone, trains on all the data and "
     "writes over the others' checkpoints, without an error.",

@@ -25,8 +25,13 @@ class _Net(nn.Module):
         self.norm = nn.BatchNorm1d(4)
 
 
-def _program(dist, answer):
-    """Return what a rank saved, and the state of its model."""
+def _run_rank(dist, answer):
+    """Run the answer on one rank of the simulated cluster.
+
+    Returns the list of arguments with which it called ``save``, and the state_dict of the unwrapped model.
+    Records the spans ``save`` and ``go on``, by which the check sees whether a rank returned before the
+    file was written.
+    """
     saved = []
 
     def save(values):
@@ -40,18 +45,19 @@ def _program(dist, answer):
     return saved, model.module.state_dict()
 
 
-def _check_save_on_one(answer, judge):
+def _check_answer(answer, judge):
+    """Check on 2, 1 and 4 ranks who saves, what is saved, and that all ranks wait for it."""
     for ranks in (2, 1, 4):
-        run = on_ranks(_program, answer, ranks, judge, "hang")
+        run = on_ranks(_run_rank, answer, ranks, judge, "hang")
         saved, right = run.results[0]
         writers = [rank for rank, (states, _) in enumerate(run.results) for _ in states]
         several = "every-rank" if len(set(writers)) > 1 else "wrong-value"
         judge.expect(_("of {ranks} ranks, those that saved").format(ranks=ranks), writers, [0], several)
         state = judge.is_a(saved[0], Mapping, _("a state_dict"))
-        kind = "missing-keys" if set(state) < set(right) else "wrong-value"
+        diagnosis = "missing-keys" if set(state) < set(right) else "wrong-value"
         if all(f"module.{key}" in state for key in right):
-            kind = "wrapped-keys"
-        judge.expect("keys", ", ".join(map(str, state)), ", ".join(right), kind)
+            diagnosis = "wrapped-keys"
+        judge.expect("keys", ", ".join(map(str, state)), ", ".join(right), diagnosis)
         judge.expect("state", dict(state), dict(right))
         done = max(span.end for span in run.spans if span.name == "save")
         early = [s.rank for s in run.spans if s.name == "go on" and s.start < done - 1e-6]
@@ -92,7 +98,7 @@ print(list(average.module.state_dict()))  # ['weight', 'bias']
 `DistributedDataParallel` uses the same name for that attribute.""",
     ),
     reference=save_on_one,
-    check_answer=_check_save_on_one,
+    check_answer=_check_answer,
     why="All replicas are equal, so one copy is enough, and the barrier makes sure that no rank loads the "
     "file or ends the job before it's written. With FSDP no rank has the whole model, so there each rank "
     "saves its own part with `torch.distributed.checkpoint`.",

@@ -35,8 +35,8 @@ def steady_loop(model, batches, optimizer, device):
 _STEPS = 5
 
 
-def _trained(device, loop, *sizes):
-    """Return what the loop returns for batches of these sizes, the weights that it leaves, and its waits."""
+def _run_case(device, loop, *sizes):
+    """Run the loop on batches of these sizes; return ``(result, weights, number of waits)``."""
     torch.manual_seed(sum(sizes))
     model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4)).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
@@ -46,8 +46,11 @@ def _trained(device, loop, *sizes):
     return hits, list(model.parameters()), counters.synchronizations
 
 
-def _in_memory(loop):
-    """Return a loop's peak, the bytes by which it grows after its second step, and the blocks freed."""
+def _memory_use(loop):
+    """Run the loop on a simulated device; return ``(peak, growth, blocks freed)``.
+
+    Peak and growth are in bytes; the growth is from the second step to the last.
+    """
     held = []
     with memory.temporary_device("2 GB") as device, memory.NoData():
         stats = functools.partial(torch.sim.memory_stats, device)
@@ -62,27 +65,31 @@ def _in_memory(loop):
 
 @one_thread()
 @mock.patch("gc.collect", return_value=0)  # counted and left out: it takes long
-def _check_steady_loop(answer, judge, collect):
+def _check_answer(answer, judge, collect):
+    """Check hits and weights, then memory, calls of ``gc.collect`` and waits.
+
+    ``collect`` is the mock that takes its place.
+    """
     problem = simgpu.unavailable_reason()
     with nullcontext(torch.device("cpu")) if problem else memory.temporary_device("1 GB") as device:
         ComparesToReference(
             steady_loop,
             ((60, 60, 20), (9, 7), (30, 4, 8)),
             {},
-            run=functools.partial(_trained, device),
+            run=functools.partial(_run_case, device),
             read=lambda judge, got: (judge.number(got[0]), *got[1:]),
             look=lambda got, *_: got[:2],
             alike=nearly(1e-4),
             situation=lambda *sizes: _("batches of {sizes}").format(sizes=", ".join(map(str, sizes))),
         )(answer, judge)
-        waits, least = (_trained(device, loop, 8, 8, 5)[2] for loop in (answer, steady_loop))
+        waits, least = (_run_case(device, loop, 8, 8, 5)[2] for loop in (answer, steady_loop))
     if problem:
         print(
             _("Judged without the simulated device, so not by its memory. {problem}").format(problem=problem)
         )
         return
     collect.reset_mock()
-    (peak, grown, freed), (usual, *__) = _in_memory(answer), _in_memory(steady_loop)
+    (peak, grown, freed), (usual, *__) = _memory_use(answer), _memory_use(steady_loop)
     if grown > 2**20:
         seen = _("{grown:,} bytes more at step {steps} than at step 2").format(grown=grown, steps=_STEPS)
         judge.no("grows", seen=seen, expected=_("no more from step to step"))
@@ -135,7 +142,7 @@ for turn in range(2):
 Which name in your loop is like `square`?""",
     ),
     reference=steady_loop,
-    check_answer=_check_steady_loop,
+    check_answer=_check_answer,
     why="What the end of one step makes lives until its name gets another value, past the fullest moment of "
     "the next step, and with the logits of a large vocabulary that's gigabytes. So `del` that name or put "
     "the step into a function, and leave the cache alone, because the next step wants the same sizes.",

@@ -23,8 +23,8 @@ def step_in_backward(model, make_optimizer):
         parameter.register_post_accumulate_grad_hook(update)
 
 
-def _network():
-    """Return a network with a frozen layer, and one that is used twice."""
+def _make_network():
+    """Return a network with a frozen layer, and a layer that is used twice."""
     torch.manual_seed(5)
     layers = [nn.Linear(6, 8), *(nn.Linear(8, 8) for _ in range(5))]
     layers[1].requires_grad_(False)
@@ -32,16 +32,16 @@ def _network():
     return nn.Sequential(*parts, nn.Linear(8, 3))
 
 
-def _trained(make_optimizer, fuse=None):
-    """Train for three steps, by the plain loop or with ``fuse``.
+def _train_three_steps(make_optimizer, fuse=None):
+    """Train for three steps, by the plain loop or with ``fuse``, such as the answer.
 
-    Returns by how much the weights moved, whether each that trains kept its place in the first step, the
+    Returns the change of each weight, whether each trainable one was unchanged after the first step, the
     gradients left after backward, and the most bytes of gradients at once.
     """
-    model = _network()
+    model = _make_network()
     parameters = list(model.parameters())
     before = [p.detach().clone() for p in parameters]
-    gradients, left, still = Alive(), [], []
+    gradients, gradients_left, unchanged = Alive(), [], []
     for p in parameters:
         if p.requires_grad:
             p.register_post_accumulate_grad_hook(lambda p: gradients.add(p.grad))
@@ -52,33 +52,36 @@ def _trained(make_optimizer, fuse=None):
         if not fuse:
             optimizer.step()
             optimizer.zero_grad()
-        left += [p.grad.clone() for p in parameters if p.grad is not None]
-        moved = [p.detach() - b for p, b in zip(parameters, before, strict=True)]
-        still = still or [not m.any() for p, m in zip(parameters, moved, strict=True) if p.requires_grad]
-    return moved, still, left, gradients.peak
+        gradients_left += [p.grad.clone() for p in parameters if p.grad is not None]
+        changes = [p.detach() - b for p, b in zip(parameters, before, strict=True)]
+        unchanged = unchanged or [
+            not m.any() for p, m in zip(parameters, changes, strict=True) if p.requires_grad
+        ]
+    return changes, unchanged, gradients_left, gradients.peak
 
 
 _FORGETFUL = edited(step_in_backward, {"optimizers[parameter].step()": "make_optimizer([parameter]).step()"})
 
 
 @one_thread()
-def _check_step_in_backward(answer, judge):
-    largest = max(p.nbytes for p in _network().parameters())
+def _check_answer(answer, judge):
+    """Check with two optimisers that all weights are trained rightly, and gradients are freed one by one."""
+    largest = max(p.nbytes for p in _make_network().parameters())
     for make_optimizer in (
         functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9),
         functools.partial(torch.optim.Adam, lr=0.01),
     ):
-        moved, still, left, peak = _trained(make_optimizer, answer)
-        right, __, __, usual = _trained(make_optimizer)
-        if all(still[:-1]):
-            kind = "none-moved" if still[-1] else "late-names"
+        changes, unchanged, gradients_left, peak = _train_three_steps(make_optimizer, answer)
+        right, __, __, usual = _train_three_steps(make_optimizer)
+        if all(unchanged[:-1]):
+            diagnosis = "none-moved" if unchanged[-1] else "late-names"
             seen = _("{sum_still} of {n_still} parameters are as before the first backward()").format(
-                sum_still=sum(still), n_still=len(still)
+                sum_still=sum(unchanged), n_still=len(unchanged)
             )
-            judge.no(kind, seen=seen, expected=_("all of them trained"))
-        if left:
-            kind = "gradients-stay" if any(g.any() for g in left) else "wrong-value"
-            judge.no(kind, seen=_("gradients after backward()"), expected=_("none is left"))
+            judge.no(diagnosis, seen=seen, expected=_("all of them trained"))
+        if gradients_left:
+            diagnosis = "gradients-stay" if any(g.any() for g in gradients_left) else "wrong-value"
+            judge.no(diagnosis, seen=_("gradients after backward()"), expected=_("none is left"))
         if peak > 2 * largest:
             judge.no(
                 "all-at-once",
@@ -87,11 +90,11 @@ def _check_step_in_backward(answer, judge):
                     largest=largest, usual=usual
                 ),
             )
-        off = how_far_off(moved, right)
+        off = how_far_off(changes, right)
         if off > 1e-4:
-            forgetful = _trained(make_optimizer, _FORGETFUL)[0]
+            forgetful = _train_three_steps(make_optimizer, _FORGETFUL)[0]
             judge.no(
-                "forgets" if how_far_off(moved, forgetful) < 1e-4 else "wrong-value",
+                "forgets" if how_far_off(changes, forgetful) < 1e-4 else "wrong-value",
                 seen=_("weights whose change is {off:.0%} off after three steps").format(off=off),
                 expected=_("those of backward(), step() and zero_grad()"),
             )
@@ -133,7 +136,7 @@ layer(torch.ones(1, 3)).sum().backward()  # now norms has two entries
 ```""",
     ),
     reference=step_in_backward,
-    check_answer=_check_step_in_backward,
+    check_answer=_check_answer,
     why="Only one gradient is in memory at a time, which saves a quarter of what Adam in float32 needs "
     "beside the activations. In return you can't clip by the norm of all gradients, accumulate, or use a "
     "GradScaler, because each of them must see all gradients before the first step.",

@@ -32,8 +32,8 @@ def train_logged(model, batches, optimizer, every, clock, log):
             total, samples, begin = 0, 0, now
 
 
-def _logged(train, sizes, every):
-    """Return the lines of the log and the trained weights; the clock moves in forward passes alone."""
+def _run_case(train, sizes, every):
+    """Return the log's lines and the trained weights; the virtual clock advances in forward passes only."""
     torch.manual_seed(len(sizes))
     now, lines = 40.0, []
 
@@ -52,7 +52,8 @@ def _logged(train, sizes, every):
     return {"lines": lines, "weights": list(model.parameters())}
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the result, or refuse tensors in a line of the log."""
     for line in got["lines"]:
         if isinstance(line["loss"], torch.Tensor) or isinstance(line["rate"], torch.Tensor):
             judge.no(seen=line, expected=_("Python numbers"))
@@ -69,12 +70,12 @@ MISTAKES = known_mistakes_of(
         "since-start": {"total, samples, begin = 0, 0, now": ""},
     },
 )
-_LINES = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     train_logged,
     [([8, 8, 8, 8, 3, 8, 5], 3), ([6, 2, 6, 4], 2), ([7, 9], 5), ([5, 8, 2, 4, 6], 1)],
     MISTAKES,
-    run=_logged,
-    read=_read,
+    run=_run_case,
+    read=_validated_result,
     alike=nearly(1e-4, 1e-5),
     situation=lambda sizes, every: _("every={every}, batches of {sizes} rows").format(
         every=every, sizes=sizes
@@ -83,8 +84,9 @@ _LINES = ComparesToReference(
 
 
 @one_thread()
-def _check_train_logged(answer, judge):
-    _LINES(keeps(answer, judge, 1), judge)
+def _check_answer(answer, judge):
+    """Check lines and weights on the CPU, then waits and rates on a simulated device."""
+    _compare_to_reference(keeps(answer, judge, 1), judge)
     if problem := simgpu.unavailable_reason():
         print(_("Judged on the CPU alone, where nothing waits. {problem}").format(problem=problem))
         return
@@ -108,21 +110,21 @@ def _check_train_logged(answer, judge):
         del x, y, model, optimizer
     lines = math.ceil(steps / every)
     if (waits := counters.synchronizations) > lines:
-        kind = "waits-each-step" if waits >= steps else "wrong-value"
+        diagnosis = "waits-each-step" if waits >= steps else "wrong-value"
         seen = _("the host waited {waits} times in {steps} steps").format(waits=waits, steps=steps)
         judge.no(
-            kind,
+            diagnosis,
             seen=seen,
             expected=_("{lines} times, once for each line of the log").format(lines=lines),
         )
     for number, (end, rate) in enumerate(ends, 1):
         right = (steps - every if number > 1 else every) * rows / (end - begin)
         if not math.isclose(rate, right, rel_tol=0.02):
-            kind = "begins-elsewhere" if number > 1 else "launch-rate"
+            diagnosis = "begins-elsewhere" if number > 1 else "launch-rate"
             seen = _("{rate:,.0f} samples a second (modelled) in line {number}").format(
                 rate=rate, number=number
             )
-            judge.no(kind, seen=seen, expected=f"{right:,.0f}")
+            judge.no(diagnosis, seen=seen, expected=f"{right:,.0f}")
         begin = end
 
 
@@ -156,7 +158,7 @@ print(total.item() / count)  # 3.0, but the mean of the two means is 2.5
 ```""",
     ),
     reference=train_logged,
-    check_answer=_check_train_logged,
+    check_answer=_check_answer,
     why="Between two waits a host's clock measures how fast Python launches. The one read that the log needs "
     "anyway is also the wait that makes its clock honest, if it comes first.",
     diagnoses={

@@ -32,15 +32,19 @@ def train_watched(model, batches, optimizer, every):
 
 
 class _Shifted(nn.Linear):
-    """A classifier; the last input is added to the first logit, so it can make a loss infinite."""
+    """A classifier that adds the last input to the first logit, by which the loss can become infinite."""
 
     def forward(self, x):
         logits = super().forward(x[:, :6])
         return torch.cat([logits[:, :1] + x[:, 6:], logits[:, 1:]], dim=1)
 
 
-def _trained(device, train, n, every, broken):
-    """Train with some batches whose loss is not finite; return result, steps, weights and waits."""
+def _run_case(device, train, n, every, broken):
+    """Train on ``n`` batches; return ``(result, steps, weights, waits)``.
+
+    ``broken`` maps numbers of batches to the values that make their losses infinite or NaN. The weights
+    are None if the training stopped early.
+    """
     torch.manual_seed(n)
     model = _Shifted(6, 3).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -75,11 +79,11 @@ _CASES = (
     *((3, 2, {2: -inf}), (5, 3, {3: inf}), (3, 10, {2: nan}), (3, 1, {1: nan})),
     (7, 3, {4: -inf, 5: nan}),
 )
-_RESULTS = ComparesToReference(
+_compare_to_reference = ComparesToReference(
     train_watched,
     _CASES,
     MISTAKES,
-    run=functools.partial(_trained, torch.device("cpu")),
+    run=functools.partial(_run_case, torch.device("cpu")),
     read=lambda judge, got: (got[0] if got[0] is None else judge.number(got[0]), *got[1:]),
     look=lambda got, *_: got[:3],
     alike=nearly(1e-4, 1e-5),
@@ -94,22 +98,23 @@ _RESULTS = ComparesToReference(
 
 
 @one_thread()
-def _check_train_watched(answer, judge):
-    _RESULTS(keeps(answer, judge, 1), judge)
+def _check_answer(answer, judge):
+    """Check result, steps and weights on the CPU, then the number of waits on a simulated device."""
+    _compare_to_reference(keeps(answer, judge, 1), judge)
     if simgpu.unavailable_reason():
         print(_("Judged without the simulated device: the result, not the reads."))
         return
     with memory.temporary_device("1 GB") as device:
         for n, every, broken in _CASES[1:4]:
-            __, steps, __, waits = _trained(device, answer, n, every, broken)
+            __, steps, __, waits = _run_case(device, answer, n, every, broken)
             looks = ceil(steps / every)
             if waits > looks:
-                kind = "reads-each-step" if waits >= steps else "wrong-value"
+                diagnosis = "reads-each-step" if waits >= steps else "wrong-value"
                 seen = _("the host waited {waits} times in {steps} steps, every={every}").format(
                     waits=waits, steps=steps, every=every
                 )
                 judge.no(
-                    kind,
+                    diagnosis,
                     seen=seen,
                     expected=_("at most {looks}, one for each look").format(looks=looks),
                 )
@@ -144,7 +149,7 @@ print([i for i, ok in enumerate(passed) if not ok])  # [1, 2]
 ```""",
     ),
     reference=train_watched,
-    check_answer=_check_train_watched,
+    check_answer=_check_answer,
     may_change=True,
     why="The price is at most `every` wasted steps, and those would have been wasted on a dead model. The "
     "same pattern serves for logging and for early stopping: collect on the device, look rarely, read once.",

@@ -26,8 +26,11 @@ def two_steps(model, x, y, loss_fn, optimizers, scaler, dtype):
     return loss.detach()
 
 
-def _case(*overflows):
-    """Return the arguments of the last of some steps; for each the part is named that overflows."""
+def _make_case(*overflows):
+    """Return the arguments of the last of ``len(overflows)`` steps; the earlier ones have been made.
+
+    Each of ``overflows`` names the part whose gradients overflow in that step: "first", "second" or "none".
+    """
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
     model.overflows, model.dtypes, model.backwards = overflows, set(), []
@@ -51,14 +54,16 @@ def _case(*overflows):
     return model, x, y, F.cross_entropy, optimizers, scaler, torch.float16
 
 
-def _read(judge, got):
+def _validated_result(judge, got):
+    """Return the loss, or refuse anything else than a tensor without a graph."""
     loss = judge.is_a(got, torch.Tensor, _("a tensor"))
     if loss.requires_grad:
         judge.no(seen=loss, expected=_("the loss without its graph"))
     return loss
 
 
-def _look(got, model, x, y, loss_fn, optimizers, scaler, dtype):
+def _compared_value(got, model, x, y, loss_fn, optimizers, scaler, dtype):
+    """Return what is compared; the learner reads the keys."""
     return {
         "loss": got,
         "dtypes out of the layers": sorted(model.dtypes),
@@ -118,12 +123,12 @@ scaler.update()
     check_answer=ComparesToReference(
         two_steps,
         lambda: [
-            *(_case("none"), _case("none", "none"), _case("first", "none")),
-            *(_case("first"), _case("none", "second")),
+            *(_make_case("none"), _make_case("none", "none"), _make_case("first", "none")),
+            *(_make_case("first"), _make_case("none", "second")),
         ],
         known_mistakes_of(two_steps, _MISTAKES),
-        read=_read,
-        look=_look,
+        read=_validated_result,
+        look=_compared_value,
         alike=nearly(1e-3, 1e-5),
         situation=lambda model, *__: _("steps in which these parts overflow: {overflows}").format(
             overflows=", ".join(model.overflows)

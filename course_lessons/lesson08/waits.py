@@ -43,7 +43,7 @@ WAITS = 15
 
 
 def count_waits():
-    """Run ``four_steps`` on a simulated device of its own; return how often the host waited."""
+    """Return how often the host waits in ``four_steps`` on a simulated device; ``WAITS`` without one."""
     if simgpu.unavailable_reason():
         return WAITS
     with memory.temporary_device("1 GB") as device:
@@ -56,7 +56,8 @@ def count_waits():
     return counted.synchronizations
 
 
-def _check_waits(answer, judge):
+def _check_answer(answer, judge):
+    """Check the number; a known difference from the right one gets its diagnosis."""
     got, right = judge.number(answer), count_waits()
     diagnoses = {1 - right: "end-only", -8: "eight-few", -4: "four-few", -2: "two-few"}
     diagnoses |= dict.fromkeys((4, 8, 12), "four-many")
@@ -112,7 +113,7 @@ print(bool(total > 9))  # the last wait, so 3 in all
 ```""",
     ),
     reference=waits,
-    check_answer=_check_waits,
+    check_answer=_check_answer,
     why="None of these lines is called `synchronize`. Copies from ordinary memory, an `if` on a tensor and a "
     "print are the waits that profiles find, and the first of them goes away with pinned memory and "
     "`non_blocking=True`.",

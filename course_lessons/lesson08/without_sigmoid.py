@@ -15,7 +15,8 @@ def without_sigmoid(model):
     return model[:-1], nn.BCEWithLogitsLoss(), lambda logits: logits > 0
 
 
-def _check_without_sigmoid(answer, judge):
+def _check_answer(answer, judge):
+    """Check network, loss and decision for two models."""
     x = torch.randn(32, 4, generator=torch.Generator().manual_seed(5))
     for scale in (1.0, 3.0):
         torch.manual_seed(3)
@@ -40,7 +41,7 @@ def _check_without_sigmoid(answer, judge):
 
 
 def _judge_loss(loss_fn, logits, judge):
-    """Compare the losses for hard targets, for soft ones, and where the sigmoid is rounded to 0 and 1."""
+    """Compare the loss for hard targets, for soft ones, and where the sigmoid would be rounded to 0 or 1."""
     if isinstance(loss_fn, type):
         judge.no("loss-class", seen=loss_fn, expected=f"{loss_fn.__name__}()")
     hard = (torch.arange(len(logits)) % 3 == 0).float().unsqueeze(1)
@@ -60,6 +61,7 @@ def _judge_loss(loss_fn, logits, judge):
 
 
 def _judge_decide(decide, logits, judge):
+    """Refuse decisions that are not a bool tensor equal to ``logits > 0``."""
     if not callable(decide):
         judge.no(seen=decide, expected=_("a function of logits"))
     edges = torch.tensor([[-2.0], [-0.6], [-0.1], [0.0], [0.2], [0.7], [3.0]])
@@ -111,7 +113,7 @@ print(torch.allclose(old, new))  # True, because this loss has the softmax insid
 ```""",
     ),
     reference=without_sigmoid,
-    check_answer=_check_without_sigmoid,
+    check_answer=_check_answer,
     why="Three lines change together: the last layer, the loss, and the threshold. If you forget the third, "
     "you measure another accuracy and look for the fault in the training.",
     diagnoses={

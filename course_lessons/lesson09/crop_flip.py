@@ -31,7 +31,8 @@ _CASES = (
 )
 
 
-def _check_crop_flip(answer, judge):
+def _check_answer(answer, judge):
+    """Check crops and their frequencies, number of operations, waits and copies."""
     for seed, (shape, dtype, pad, flip) in enumerate(_CASES, 905_117):  # no seed that anybody takes
         images = numbered(*shape, dtype)
         crops = candidates(images, pad)
@@ -41,9 +42,9 @@ def _check_crop_flip(answer, judge):
             got = judge.is_a(answer(images, pad, flip), Tensor, _("a tensor"))
             form, wanted = (f"{tuple(t.shape)}, {t.dtype}" for t in (got, images))
             judge.expect("shape and dtype", form, wanted)
-            calls.append(_read_crops(crops, got, judge))
+            calls.append(_find_crops(crops, got, judge))
         judge.expect(_("the seed afterwards"), torch.initial_seed(), seed)
-        _judge_chances(calls, pad, flip, judge)
+        _judge_frequencies(calls, pad, flip, judge)
     few, many = Counter(), Counter()
     for counter, n in ((few, 8), (many, 40)):
         images = numbered(n, 6, 6, torch.uint8)
@@ -66,8 +67,11 @@ def _check_crop_flip(answer, judge):
         judge.expect(_("copies to the device"), len(counters.copies), 0, "made-on-the-host")
 
 
-def _read_crops(crops, got, judge):
-    """Return for each image how far down and to the right it was cut, and whether it is mirrored."""
+def _find_crops(crops, got, judge):
+    """Return for each image its offset down, its offset to the right, and whether it is mirrored.
+
+    ``crops`` are all possible crops of the images. Refuses an image that is none of them.
+    """
     hits = (crops == got).flatten(3).all(3).flatten(0, 1)
     for first in (~hits.any(0)).nonzero().flatten().tolist():
         seen = _("image {first}: {got} (rows and columns, numbered from 1)").format(
@@ -79,8 +83,8 @@ def _read_crops(crops, got, judge):
     return which // 2 // side, which // 2 % side, which % 2 == 1
 
 
-def _judge_chances(calls, pad, flip, judge):
-    """Judge whether what two calls drew comes as often as it should, and independently."""
+def _judge_frequencies(calls, pad, flip, judge):
+    """Judge whether offsets and mirroring in two calls have the right frequencies and are independent."""
     side = 2 * pad + 1
 
     def judge_share(hits, chance, what, diagnosis="wrong-value"):
@@ -157,7 +161,7 @@ print(torch.where(loud, 10 * cut, cut))
 ```""",
     ),
     reference=crop_flip,
-    check_answer=_check_crop_flip,
+    check_answer=_check_answer,
     why="The same handful of operations serves 8 images or 8,000. The work for one image is tiny, so what "
     "takes the time in a loop is asking for it image by image.",
     diagnoses={

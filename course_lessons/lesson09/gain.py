@@ -30,9 +30,10 @@ def gain(old, new, rounds, clock):
 
 
 class _SharedMachine:
-    """A machine that others use too: how long a call takes depends on when it is made.
+    """A machine with other users, on virtual time: how long a call takes depends on when it is made.
 
-    The first call of each loop is slow, and every call that comes second in a round is so by ``second``.
+    ``old`` and ``new`` are seconds, ``load`` the factors by round. The first call of each takes 9 times
+    as long, and the second call of a round ``second`` times.
     """
 
     def __init__(self, old, new, load, second):
@@ -40,9 +41,11 @@ class _SharedMachine:
         self._seconds = {"old": old, "new": new}
 
     def clock(self):
+        """Return the virtual time in seconds."""
         return self.now
 
     def run(self, which):
+        """Advance the time by one call of ``which``, "old" or "new", and add it to ``calls``."""
         seconds = self._seconds[which] * (1 if which in self.calls else 9)
         done = len(self.calls) - 2
         if done >= 0:
@@ -52,18 +55,21 @@ class _SharedMachine:
         self.now += seconds
 
 
-def _case(rounds, *settings):
+def _make_case(rounds, *settings):
+    """Return the arguments of ``gain`` for a new machine with these settings."""
     machine = _SharedMachine(*settings)
     return partial(machine.run, "old"), partial(machine.run, "new"), rounds, machine.clock
 
 
-def _draw(rng):
+def _random_case(rng):
+    """Return a random case with 4 to 11 rounds."""
     rounds = rng.randrange(4, 12)
     load = [rng.choice((1, 1, 1.5, 3, 6)) for _ in range(rounds)]
-    return _case(rounds, rng.uniform(1, 4), rng.uniform(0.5, 4), load, rng.uniform(1.1, 1.5))
+    return _make_case(rounds, rng.uniform(1, 4), rng.uniform(0.5, 4), load, rng.uniform(1.1, 1.5))
 
 
-def _shown(looked):
+def _format_value(looked):
+    """Return a compared value, ``(calls, quartiles)``, as text."""
     calls, numbers = looked
     return _("{numbers} (calls: {calls})").format(
         numbers=", ".join(f"{number:.4g}" for number in numbers), calls=" ".join(calls)
@@ -122,18 +128,18 @@ print(statistics.quantiles(drifts, n=4, method="inclusive"))  # [1.5, 2.0, 2.0]
     check_answer=ComparesToReference(
         gain,
         lambda: [
-            _case(5, 2.0, 1.6, (1, 1, 3, 1.5, 1), 1.1),
-            _case(7, 1.0, 4.0, (1.0, 1.2, 5.0, 1.1, 1.3, 1.0, 2.0), 1.3),
-            _case(8, 3.0, 3.0, (1, 2, 4, 8), 1.25),
+            _make_case(5, 2.0, 1.6, (1, 1, 3, 1.5, 1), 1.1),
+            _make_case(7, 1.0, 4.0, (1.0, 1.2, 5.0, 1.1, 1.3, 1.0, 2.0), 1.3),
+            _make_case(8, 3.0, 3.0, (1, 2, 4, 8), 1.25),
         ],
         known_mistakes_of(gain, _MISTAKES),
         read=lambda judge, got: [judge.number(n) for n in judge.listed(got, _("three numbers"))],
         look=lambda got, old, new, rounds, clock: (clock.__self__.calls, got),
-        draw=_draw,
+        draw=_random_case,
         situation=lambda old, new, rounds, clock: _(
             "{rounds} rounds on a machine that others use too"
         ).format(rounds=rounds),
-        shown=_shown,
+        shown=_format_value,
     ),
     why="Each round compares two neighbours, so slow minutes cancel, and swapping cancels what the first "
     "call of a pair does to the second. The quartiles say whether the median means anything.",

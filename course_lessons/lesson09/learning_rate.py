@@ -24,10 +24,11 @@ _MISTAKES = {
 }
 
 
-def _draw(random):
-    steps = random.randrange(2, 30)
-    peak = round(10 ** random.uniform(-3, 0.5), 4)
-    return random.randrange(steps), steps, peak, random.randrange(1, steps + 1)
+def _random_case(rng):
+    """Return a random ``(step, steps, peak, warm)``."""
+    steps = rng.randrange(2, 30)
+    peak = round(10 ** rng.uniform(-3, 0.5), 4)
+    return rng.randrange(steps), steps, peak, rng.randrange(1, steps + 1)
 
 
 EXERCISE = Exercise(
@@ -64,7 +65,7 @@ print([light(second) for second in range(7)])
         learning_rate,
         [(step, *training) for training in _TRAININGS for step in range(training[0])],
         known_mistakes_of(learning_rate, _MISTAKES, math=math),
-        draw=_draw,
+        draw=_random_case,
     ),
     why="The rate rises first, so that it doesn't throw the weights about while they're still random. Then "
     "it falls until the time is up, because at a high rate the network learns fast but never settles.",

@@ -21,17 +21,18 @@ def build_sharded(make_net, fully_shard, device):
 
 
 class _Layer(nn.Module):
-    """A weight and a buffer; adds to ``whole`` where the whole layer is made with numbers."""
+    """A layer with a weight and a buffer; if created with numbers, it says so in ``whole_layer_notes``."""
 
-    def __init__(self, rows, whole):
+    def __init__(self, rows, whole_layer_notes):
         super().__init__()
         self.rows, self.ready = rows, False
         self.weight = nn.Parameter(torch.empty(rows, 3))
         self.register_buffer("scale", torch.empty(3))
         if not self.weight.is_meta:
-            whole.append(_("when it was made"))
+            whole_layer_notes.append(_("when it was made"))
 
     def reset_parameters(self):
+        """Set weight and buffer to known values; ``ready`` tells whether that was done off meta."""
         self.ready = not self.weight.is_meta
         with torch.no_grad():
             self.weight.fill_(0.5)
@@ -39,53 +40,58 @@ class _Layer(nn.Module):
 
 
 class _Net(nn.Module):
-    def __init__(self, blocks, whole):
+    """A network of so many blocks of two layers, between a first and a last layer."""
+
+    def __init__(self, blocks, whole_layer_notes):
         super().__init__()
-        self.first = _Layer(8, whole)
-        pairs = [(_Layer(12, whole), _Layer(8, whole)) for _ in range(blocks)]
+        self.first = _Layer(8, whole_layer_notes)
+        pairs = [(_Layer(12, whole_layer_notes), _Layer(8, whole_layer_notes)) for _ in range(blocks)]
         self.blocks = nn.ModuleList(nn.Sequential(*pair) for pair in pairs)
-        self.last = _Layer(4, whole)
+        self.last = _Layer(4, whole_layer_notes)
 
 
-def _layers(module):
+def _layers_of(module):
+    """Return the instances of ``_Layer`` in a module."""
     return [part for part in module.modules() if isinstance(part, _Layer)]
 
 
-def _check(answer, judge):
+def _check_answer(answer, judge):
+    """Check networks of two and three blocks, and another device than the CPU."""
     for blocks, device in ((2, "cpu"), (3, "cpu"), (2, "meta")):
         _check_net(answer, judge, blocks, device)
 
 
 def _check_net(answer, judge, blocks, device):
-    whole, groups, called = [], [], set()
+    """Check one call: whether whole layers had numbers, which groups were sharded, the initial values."""
+    whole_layer_notes, groups, called = [], [], set()
 
     def fully_shard(module, **__):
         """Stands for PyTorch's on rank 0 of four: cuts the layers that are not cut yet."""
         if module in called:  # as PyTorch's does
             raise AssertionError(_("fully_shard has already been applied to this module"))
         called.add(module)
-        group = [layer for layer in _layers(module) if len(layer.weight) == layer.rows]
+        group = [layer for layer in _layers_of(module) if len(layer.weight) == layer.rows]
         for layer in group:
             if not layer.weight.is_meta:
-                whole.append(_("before it was sharded"))
+                whole_layer_notes.append(_("before it was sharded"))
             layer.weight = nn.Parameter(layer.weight.detach()[: layer.rows // 4].clone())
         if group:
             groups.append(group)
         return module
 
-    net = answer(lambda: _Net(blocks, whole), fully_shard, torch.device(device))
-    layers = _layers(judge.is_a(net, _Net, _("the network")))
+    net = answer(lambda: _Net(blocks, whole_layer_notes), fully_shard, torch.device(device))
+    layers = _layers_of(judge.is_a(net, _Net, _("the network")))
     if device == "meta":  # stands for a device that is not the host
         if any(not layer.weight.is_meta for layer in layers):
             judge.no(seen=_("tensors on the host"), expected=_("all on `device`"))
         return
-    if whole:
+    if whole_layer_notes:
         judge.no(
             "whole-first",
-            seen=_("numbers in whole layers {first_whole}").format(first_whole=whole[0]),
+            seen=_("numbers in whole layers {first_whole}").format(first_whole=whole_layer_notes[0]),
             expected=_("only shards"),
         )
-    parts = [*map(_layers, net.blocks), [net.first, net.last]]
+    parts = [*map(_layers_of, net.blocks), [net.first, net.last]]
     part_of = {layer: number for number, part in enumerate(parts) for layer in part}
     mixed = any(len({part_of[layer] for layer in group}) > 1 for group in groups)
     diagnosis = "one-group" if mixed else "wrong-value"
@@ -134,7 +140,7 @@ print([hasattr(part, "reset_parameters") for part in net])  # [True, False]
 ```""",
     ),
     reference=build_sharded,
-    check_answer=_check,
+    check_answer=_check_answer,
     may_change=True,
     limit=30.0,  # to_empty imports much of PyTorch the first time
     why="Shapes are enough to decide which rank holds what. The numbers come once each rank has only its "

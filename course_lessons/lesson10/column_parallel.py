@@ -29,14 +29,15 @@ _CASES = (  # ranks, the shape of x, outputs; few outputs and many inputs first
 )
 
 
-def _layer(shape, outputs):
+def _make_inputs(shape, outputs):
+    """Return ``[x, weight, bias]`` for an input of this shape, the same on every rank."""
     generator = torch.Generator().manual_seed(shape[0] + 10 * outputs)
     shapes = shape, (outputs, shape[-1]), (outputs,)
     return [torch.randn(sizes, generator=generator) for sizes in shapes]
 
 
 class _Products(TorchFunctionMode):
-    """Counts the numbers that products of matrices give."""
+    """Counts the elements of the results of matrix products, in ``outputs``."""
 
     names = ("linear", "matmul", "__matmul__", "einsum", "mm", "addmm", "bmm", "tensordot", "inner")
     outputs = 0
@@ -48,12 +49,13 @@ class _Products(TorchFunctionMode):
         return out
 
 
-def _check(answer, judge):
+def _check_answer(answer, judge):
+    """Check on simulated ranks the results, the bytes sent, and how many outputs each rank computes."""
     alike = nearly(1e-4, 1e-5)
     for ranks, shape, outputs in _CASES:
 
-        def program(dist, call, shape=shape, outputs=outputs):
-            x, *layer = _layer(shape, outputs)
+        def run_rank(dist, call, shape=shape, outputs=outputs):
+            x, *layer = _make_inputs(shape, outputs)
             for whole in layer:  # what belongs to others is of no use here
                 for rank, part in enumerate(whole.chunk(dist.get_world_size())):
                     if rank != dist.get_rank():
@@ -61,11 +63,11 @@ def _check(answer, judge):
             with _Products() as products:
                 return call(x, *layer, dist), products.outputs
 
-        run = on_ranks(program, answer, ranks, judge, "one-rank")
+        run = on_ranks(run_rank, answer, ranks, judge, "one-rank")
         if shape[-1] == 64 and max(run.sent) >= 4 * 64:
             seen = _("{max_sent} bytes from a rank; its outputs have 16").format(max_sent=max(run.sent))
             judge.no("sends-weights", seen=seen, expected=_("outputs alone are sent"))
-        right = F.linear(*_layer(shape, outputs))
+        right = F.linear(*_make_inputs(shape, outputs))
         parts, share = right.chunk(ranks, dim=-1), right.numel() // ranks
         joined = [torch.cat(parts, dim) for dim in range(right.dim() - 1)]
         for rank, (value, computed) in enumerate(run.results):
@@ -120,7 +122,7 @@ print(torch.cat(parts, dim=1).shape)  # torch.Size([2, 8])
 ```""",
     ),
     reference=column_parallel,
-    check_answer=_check,
+    check_answer=_check_answer,
     why="Here the outputs were gathered because the task wants them all. In a network the next layer is cut "
     "the other way and takes a rank's columns as they are, so that one all_reduce serves two layers.",
     diagnoses={

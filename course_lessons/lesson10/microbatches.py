@@ -24,10 +24,12 @@ _CASES = (  # where a limit, or a known mistake's, is met exactly, all are power
 )
 
 
-def _draw(source):
-    """Draw a limit between the idle shares of two numbers, so that no rounding decides."""
-    stages, number = source.randint(2, 12), source.randint(1, 30)
-    return stages, round((stages - 1) / (number + stages - 1.5 + source.uniform(-0.3, 0.3)), 6)
+def _random_case(rng):
+    """Return a random ``(stages, most)``; the limit is between the idle shares of two numbers, so no rounding
+    decides.
+    """
+    stages, number = rng.randint(2, 12), rng.randint(1, 30)
+    return stages, round((stages - 1) / (number + stages - 1.5 + rng.uniform(-0.3, 0.3)), 6)
 
 
 _SHARE = "(stages - 1) / (number + stages - 1)"
@@ -76,7 +78,7 @@ print(people, 30 / people)  # 8 3.75
     ),
     reference=microbatches,
     check_answer=ComparesToReference(
-        microbatches, _CASES, known_mistakes_of(microbatches, _MISTAKES), draw=_draw
+        microbatches, _CASES, known_mistakes_of(microbatches, _MISTAKES), draw=_random_case
     ),
     limit=3.0,
     why="More micro-batches shrink the bubble, but each one gets smaller, and at some point its products "

@@ -23,11 +23,10 @@ _SHAPES = (
 )
 
 
-def _draw(source):
-    shapes = [
-        tuple(source.randint(1, 12) for _ in range(source.randint(1, 4))) for _ in range(source.randint(1, 3))
-    ]
-    return shapes, source.randint(2, 8)
+def _random_case(rng):
+    """Return random ``(shapes, ranks)``: 1 to 3 shapes of 1 to 4 dimensions, on 2 to 8 ranks."""
+    shapes = [tuple(rng.randint(1, 12) for _ in range(rng.randint(1, 4))) for _ in range(rng.randint(1, 3))]
+    return shapes, rng.randint(2, 8)
 
 
 _PIECE, _BOTH = "math.ceil(shape[0] / ranks) * math.prod(shape[1:])", "16 * whole, 16 * part"
@@ -46,7 +45,8 @@ _MISTAKES = {
 }
 
 
-def _read(judge, pair):
+def _validated_result(judge, pair):
+    """Return the two numbers as a tuple of floats, or refuse the result."""
     judge.is_a(pair, (tuple, list), _("a pair of numbers of bytes"))
     if len(pair) != 2:
         judge.no(seen=pair, expected=_("bytes under DDP, bytes under FSDP"))
@@ -89,8 +89,8 @@ print([math.prod(tray[1:]) for tray in trays])  # [12, 1]
         sharded_bytes,
         [(shapes, ranks) for shapes in _SHAPES for ranks in (1, 4)],
         known_mistakes_of(sharded_bytes, _MISTAKES),
-        read=_read,
-        draw=_draw,
+        read=_validated_result,
+        draw=_random_case,
         alike=nearly(1e-9, 0),
         situation=lambda shapes, ranks: _("the shapes {shapes}, ranks={ranks}").format(
             shapes=brief(shapes), ranks=ranks

@@ -16,6 +16,7 @@ def _running(batches, step, device):
 
 
 def _borrowed_stream(batches, step, device):
+    """Copy on one side stream, and tell the allocator which stream uses the batch."""
     accelerator = torch.get_device_module(device)
     stream, losses = accelerator.Stream(), []
     for batch in batches:
@@ -28,6 +29,7 @@ def _borrowed_stream(batches, step, device):
 
 
 def _any_stream(batches, step, device):
+    """Do as ``_borrowed_stream``, by PyTorch's functions for any accelerator."""
     stream, losses = torch.Stream(device), []
     for batch in batches:
         with stream:

@@ -7,8 +7,8 @@ from course_lessons.lesson02.normaliser import normaliser
 from course_lessons.shared.edited import edited
 
 
-def _kept(line):
-    """Keep both constants by another line."""
+def _with_line(line):
+    """Return the reference with another line, in which {0} is mean or std, for each constant."""
     held = "self.{0} = nn.Buffer(torch.tensor({0}).view(-1, 1, 1))"
     names = ("mean", "std")
     return edited(normaliser, {held.format(name): line.format(name) for name in names})
@@ -33,23 +33,27 @@ def _norm_layer(mean, std):
     return norm
 
 
-_ATTRIBUTES = _kept("self.{0} = torch.tensor({0}).view(-1, 1, 1)")
+_ATTRIBUTES = _with_line("self.{0} = torch.tensor({0}).view(-1, 1, 1)")
 WRONG = {
     "stays": _ATTRIBUTES,
-    "made-there": _kept("self.{0} = torch.tensor({0}).view(-1, 1, 1).to(second())"),
-    "trained": _kept("self.{0} = nn.Parameter(torch.tensor({0}).view(-1, 1, 1))"),
+    "made-there": _with_line("self.{0} = torch.tensor({0}).view(-1, 1, 1).to(second())"),
+    "trained": _with_line("self.{0} = nn.Parameter(torch.tensor({0}).view(-1, 1, 1))"),
     "moves-by-hand": edited(
-        _kept(""),
+        _with_line(""),
         {
             "self.mean": "torch.tensor(mean, device=images.device).view(-1, 1, 1)",
             "self.std": "torch.tensor(std, device=images.device).view(-1, 1, 1)",
         },
     ),
-    "not-saved": _kept('self.register_buffer("{0}", torch.tensor({0}).view(-1, 1, 1), persistent=False)'),
+    "not-saved": _with_line(
+        'self.register_buffer("{0}", torch.tensor({0}).view(-1, 1, 1), persistent=False)'
+    ),
 }
 RIGHT = {
-    "register_buffer": _kept('self.register_buffer("{0}", torch.tensor({0}).view(-1, 1, 1))'),
-    "parameters that do not train": _kept("self.{0} = nn.Parameter(torch.tensor({0}).view(-1, 1, 1), False)"),
+    "register_buffer": _with_line('self.register_buffer("{0}", torch.tensor({0}).view(-1, 1, 1))'),
+    "parameters that do not train": _with_line(
+        "self.{0} = nn.Parameter(torch.tensor({0}).view(-1, 1, 1), False)"
+    ),
     "one buffer": _one_buffer,
     "a layer of PyTorch's": _norm_layer,
 }

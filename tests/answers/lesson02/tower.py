@@ -23,18 +23,21 @@ def _sequential(sizes):
 
 
 def _moved_by_itself(sizes):
+    """Return a tower whose layers are hidden in a list, with a ``to`` that moves them."""
     made = _IN_A_LIST(sizes)
     made.to = lambda device: [layer.to(device) for layer in made.layers] and made
     return made
 
 
 def _made_in_forward(sizes):
+    """Return a module that makes new layers in each forward pass."""
     made = nn.Module()
     made.forward = lambda x: tower(sizes).to(x.device)(x)
     return made
 
 
 def _head_first(sizes):
+    """Return a tower whose last layer is registered first."""
     made = tower(sizes)
     first = nn.Module()
     first.head, first.body = made.layers[-1], nn.ModuleList(list(made.layers)[:-1])
@@ -43,6 +46,7 @@ def _head_first(sizes):
 
 
 def _tensors(sizes):
+    """Return a tower that registers weights and biases, but no layers."""
     made = tower(sizes)
     kept = nn.Module()
     kept.w = nn.ParameterList([layer.weight for layer in made.layers])

@@ -13,12 +13,13 @@ def _made_there(counts, device):
     return nn.CrossEntropyLoss(weight=1 / (share * len(counts)))
 
 
-def _weighing(mistake):
+def _with_weights(mistake):
+    """Return an answer whose weights a known mistake computes."""
     return lambda counts, device: nn.CrossEntropyLoss(weight=mistake(counts)).to(device)
 
 
 WRONG = {
-    **{name: tuple(map(_weighing, known_mistakes)) for name, known_mistakes in _MISTAKES.items()},
+    **{name: tuple(map(_with_weights, known_mistakes)) for name, known_mistakes in _MISTAKES.items()},
     "reduction": {"weight=weight": "weight=weight, reduction='sum'"},
     "stays": {".to(device)": ""},
     "not-scaled": {_WEIGHT: f"2 * {_WEIGHT}"},

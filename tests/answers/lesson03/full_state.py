@@ -3,11 +3,13 @@
 from course_lessons.lesson03.full_state import full_state
 
 
-def _after(disturbance):
+def _with_lines(disturbance):
+    """Return edits that put lines before the reference's ``return``."""
     return {"return {": f"{disturbance}\nreturn {{"}
 
 
 def _stepping(model, optimizer, scheduler):
+    """Train on after the state is taken, so that the caller's run is changed."""
     state = full_state(model, optimizer, scheduler)
     optimizer.step()
     scheduler.step()
@@ -19,7 +21,7 @@ WRONG = {
     "not-called": {"torch.get_rng_state()": "torch.get_rng_state"},
     "a-seed": {"torch.get_rng_state()": "torch.initial_seed()"},
     "no-buffers": {_MODEL: "dict(model.named_parameters())"},
-    "moved-generator": (_after("torch.manual_seed(0)\nrandom.seed(0)"), _after("random.random()")),
-    "changed-input": (_after("model.eval()"), _stepping),
+    "moved-generator": (_with_lines("torch.manual_seed(0)\nrandom.seed(0)"), _with_lines("random.random()")),
+    "changed-input": (_with_lines("model.eval()"), _stepping),
     "not-plain": {"optimizer.state_dict()": "optimizer.state"},
 }

@@ -6,7 +6,9 @@ import numpy as np
 import torch
 
 
-def _shuffled(shuffle):
+def _index_batches_with(shuffle):
+    """Return an answer that splits ``shuffle(n, seed + epoch)``, a tensor of indices."""
+
     def index_batches(n, size, seed, epoch, start):
         return list(shuffle(n, seed + epoch).split(size))[start:]
 
@@ -47,19 +49,22 @@ def _with_numpys_own(n, seed):
 _KEPT = torch.Generator().manual_seed(1)
 
 
-def _goes_on(n, size, seed, epoch, start):
+def _with_one_generator(n, size, seed, epoch, start):
+    """Shuffle with one generator, whose state goes on from call to call."""
     return list(torch.randperm(n, generator=_KEPT).split(size))[start:]
 
 
 WRONG = {
-    "global-generator": tuple(map(_shuffled, (_with_torchs_own, _with_pythons_own, _with_numpys_own))),
+    "global-generator": tuple(
+        map(_index_batches_with, (_with_torchs_own, _with_pythons_own, _with_numpys_own))
+    ),
     "same-each-epoch": {"seed + epoch": "seed"},
     "not-the-rest": {"seed + epoch": "seed + epoch + start"},
     "start-in-indices": {"order.split(size))[start:]": "order[start:].split(size))"},
-    "not-repeatable": _goes_on,
+    "not-repeatable": _with_one_generator,
 }
 RIGHT = {
-    "by sorting": _shuffled(_by_sort),
-    "in Python": _shuffled(_in_python),
-    "in NumPy": _shuffled(_in_numpy),
+    "by sorting": _index_batches_with(_by_sort),
+    "in Python": _index_batches_with(_in_python),
+    "in NumPy": _index_batches_with(_in_numpy),
 }

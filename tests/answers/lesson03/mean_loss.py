@@ -8,7 +8,8 @@ from torch.nn import functional as F
 from course_lessons.lesson03.mean_loss import _MISTAKES, mean_loss
 
 
-def _after(disturbance):
+def _with_line_first(disturbance):
+    """Return edits that put a line before the reference's first."""
     return {"was_training = model.training": f"{disturbance}\nwas_training = model.training"}
 
 
@@ -32,8 +33,8 @@ WRONG = {
     "builds-graph": {"torch.inference_mode()": "torch.enable_grad()"},
     "mode-left": {"model.train(was_training)": ""},
     "gradients-off": (
-        _after("model.requires_grad_(False)"),
-        _after("torch.set_grad_enabled(False)"),
+        _with_line_first("model.requires_grad_(False)"),
+        _with_line_first("torch.set_grad_enabled(False)"),
     ),
 }
 RIGHT = {

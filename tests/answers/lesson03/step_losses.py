@@ -1,11 +1,11 @@
 """Known answers to 03.step_losses: wrong ones by their diagnosis, right ones by a name."""
 
-from course_lessons.lesson03.step_losses import _GIVES, _LEARNS
+from course_lessons.lesson03.step_losses import _MISTAKES_IN_RESULT, _MISTAKES_IN_WEIGHTS
 
 _GIVEN = "torch.stack(losses).tolist()"
 WRONG = {
-    **_LEARNS,
-    **_GIVES,
+    **_MISTAKES_IN_WEIGHTS,
+    **_MISTAKES_IN_RESULT,
     "reads-each-step": {"loss.detach()": "loss.item()", _GIVEN: "losses"},
     "reads-at-the-end": {"torch.stack(losses)": "torch.tensor(losses)"},
     "rounded": {_GIVEN: f"[round(v, 3) for v in {_GIVEN}]"},

@@ -4,7 +4,12 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson03.train_epoch import _GIVES, _LEARNS, _MEAN_OF_MEANS, train_epoch
+from course_lessons.lesson03.train_epoch import (
+    _MEAN_OF_MEANS,
+    _MISTAKES_IN_RESULT,
+    _MISTAKES_IN_WEIGHTS,
+    train_epoch,
+)
 
 
 def _gives_tensor(model, batches, optimizer):
@@ -28,8 +33,8 @@ def _by_closure(model, batches, optimizer):
 
 
 WRONG = {
-    **_LEARNS,
-    **_GIVES,
+    **_MISTAKES_IN_WEIGHTS,
+    **_MISTAKES_IN_RESULT,
     "piles-up": {"optimizer.zero_grad()": "", **_MEAN_OF_MEANS},
     "wrong-type": _gives_tensor,
     "rounded": {"total / seen": "round(total / seen, 3)"},

@@ -44,8 +44,8 @@ def _moves_the_data(model, x, y, loss_fn, optimizer, scaler, dtype):
     return loss.to(x.device)
 
 
-def _where(condition):
-    """Scale only where a condition holds."""
+def _scaling_where(condition):
+    """Return the reference with the scaler used only where ``condition``, an expression, holds."""
     scaled = _SCALED_STEP.replace("\n", "\n    ")
     bare = "else:\n    loss.backward()\n    optimizer.step()"
     return edited(amp_step, {_SCALED_STEP: f"if {condition}:\n    {scaled}\n{bare}"})
@@ -85,8 +85,8 @@ WRONG = {
 }
 RIGHT = {
     "by other names": _by_other_names,
-    "asking the scaler": _where("scaler.is_enabled()"),
-    "asking the format": _where("dtype == torch.float16"),
+    "asking the scaler": _scaling_where("scaler.is_enabled()"),
+    "asking the format": _scaling_where("dtype == torch.float16"),
     "the loss in float32": {_FORWARD: f"{_PARTED}loss = loss_fn(outputs.float(), y)"},
     "by a decorator": {_FORWARD: _DECORATED},
     "by autograd": {"optimizer.zero_grad()": "", _BACKWARD: _GRAD},

@@ -18,6 +18,7 @@ def _without_moments(model, optimizer, scaler):
 
 
 def _clears(model, optimizer, scaler):
+    """Return a right checkpoint, but clear the optimiser's own state."""
     state = _of_copies(model, optimizer, scaler)
     optimizer.state.clear()
     return state

@@ -10,6 +10,7 @@ from course_lessons.shared.edited import edited
 
 
 def ring_by_rank_0(x, dist):
+    """Let rank 0 collect and return whole tensors."""
     others = range(1, dist.get_world_size())
     if dist.get_rank():
         dist.send(x, 0)
@@ -24,6 +25,7 @@ def ring_by_rank_0(x, dist):
 
 
 def ring_averaging(x, dist):
+    """Return the mean in place of the sum."""
     ring_all_reduce(x, dist)
     x.copy_(x / dist.get_world_size())
 
@@ -49,14 +51,14 @@ def _ring_by_irecv(x, dist):
     padded = F.pad(flat, (0, n * length - len(flat)))
     parts = list(padded.split(length))
     for step in range(n - 1):
-        parts[(rank + step + 1) % n] += _swapped(parts[(rank + step) % n], dist)
+        parts[(rank + step + 1) % n] += _exchange_with_neighbours(parts[(rank + step) % n], dist)
     for step in range(n - 1):
-        parts[(rank + step) % n].copy_(_swapped(parts[(rank + step - 1) % n], dist))
+        parts[(rank + step) % n].copy_(_exchange_with_neighbours(parts[(rank + step - 1) % n], dist))
     x.copy_(padded[: len(flat)].view_as(x))
 
 
-def _swapped(part, dist):
-    """Send a piece to the left, and return what comes from the right."""
+def _exchange_with_neighbours(part, dist):
+    """Send a part to the rank before; return the part that the rank after sends."""
     n, rank = dist.get_world_size(), dist.get_rank()
     received = torch.empty_like(part)
     works = [dist.irecv(received, (rank + 1) % n), dist.isend(part, (rank - 1) % n)]

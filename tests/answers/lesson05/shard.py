@@ -11,11 +11,13 @@ from course_lessons.lesson05.shard import shard
 
 
 def _shard_in_order(n, rank, world_size, epoch, seed):
+    """Return consecutive rows, without a shuffle."""
     length = math.ceil(n / world_size)
     return [(rank * length + i) % n for i in range(length)]
 
 
 def _shard_cut_first(n, rank, world_size, epoch, seed):
+    """Divide the rows first, and shuffle each rank's own: its rows are the same in every epoch."""
     rows = _shard_in_order(n, rank, world_size, epoch, seed)
     return [rows[i] for i in shard(len(rows), 0, 1, epoch, seed)]
 

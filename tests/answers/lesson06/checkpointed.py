@@ -20,6 +20,8 @@ _checkpointed_reentrant = edited(checkpointed, {"use_reentrant=False": "use_reen
 
 
 def _in_segments(segments: int) -> Callable[..., Any]:
+    """Return an answer that checkpoints so many segments of blocks."""
+
     def checkpointed(blocks, x):
         return checkpoint_sequential(nn.Sequential(*blocks), segments, x, use_reentrant=False)
 

@@ -13,7 +13,11 @@ def _frugal_on_cpu(model, x, y, loss_fn, optimizer):
 
 
 def in_parts(parts, dtype=None, scale=1.0, check=None):
-    """Return a step that takes the batch in parts, in a dtype, with checkpoints, or all of these."""
+    """Return a step that divides the batch into ``parts`` micro-batches.
+
+    ``dtype`` is autocast's, if given; ``scale`` multiplies the loss; ``check(model, rows)`` is a forward pass
+    with checkpoints, if given.
+    """
 
     def frugal_step(model, x, y, loss_fn, optimizer):
         optimizer.zero_grad()
@@ -33,12 +37,14 @@ def in_parts(parts, dtype=None, scale=1.0, check=None):
 
 
 def _each_block(model, x):
+    """Checkpoint each block."""
     for block in model:
         x = checkpoint(block, x, use_reentrant=False)
     return x
 
 
 def _five_pieces(model, x):
+    """Checkpoint the model in five segments."""
     return checkpoint_sequential(model, 5, x, use_reentrant=False)
 
 

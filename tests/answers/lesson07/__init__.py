@@ -2,6 +2,7 @@
 
 
 def stepped(loss, optimizer):
+    """Make an optimiser step on ``loss``; return the loss, detached."""
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()

@@ -12,19 +12,22 @@ from course_utils.timing import host_clock
 
 
 def _events_of_all(work, device, repeats):
+    """Return the seconds of all repeats together."""
     return repeats * event_seconds(work, device, repeats)
 
 
 def _events_cold(work, device, repeats):
-    return event_seconds(_later(work), device, repeats)
+    """Measure without a warm-up call."""
+    return event_seconds(_skipping_first_call(work), device, repeats)
 
 
 def _events_cold_on_the_cpu(work, device, repeats):
-    return event_seconds(_later(work) if device.type == "cpu" else work, device, repeats)
+    """Measure without a warm-up call, on the CPU only."""
+    return event_seconds(_skipping_first_call(work) if device.type == "cpu" else work, device, repeats)
 
 
-def _later(work):
-    """Skip the first call."""
+def _skipping_first_call(work):
+    """Return a function that calls ``work``, except the first time."""
     calls = []
 
     def skipping():
@@ -36,6 +39,7 @@ def _later(work):
 
 
 def _events_of_launches(work, device, repeats):
+    """Measure how long the launches take, without waiting for the device."""
     work()
     torch.accelerator.synchronize()
     clock = simgpu.clock(device) if device.type == "sim" else None
@@ -45,7 +49,9 @@ def _events_of_launches(work, device, repeats):
     return ((clock.host if clock else perf_counter()) - begin) / repeats
 
 
-def _events_by(clock_of):
+def _event_seconds_by_clock(clock_of):
+    """Return an answer that reads the clock ``clock_of(device)``, and waits for the device before."""
+
     def event_seconds(work, device, repeats):
         clock = clock_of(device)
         wait = (lambda: None) if device.type == "cpu" else torch.accelerator.synchronize
@@ -61,8 +67,9 @@ def _events_by(clock_of):
 
 
 def _events_with_waits(work, device, repeats):
+    """Measure and wait in each repeat."""
     work()
-    return sum(event_seconds(_later(work), device, 1) for _ in range(repeats)) / repeats
+    return sum(event_seconds(_skipping_first_call(work), device, 1) for _ in range(repeats)) / repeats
 
 
 def _events_one_by_one(work, device, repeats):
@@ -94,6 +101,6 @@ WRONG = {
     "no-warm-up": (_events_cold, _events_cold_on_the_cpu),
     "only-launches": _events_of_launches,
     "waits-between": _events_with_waits,
-    "wrong-value": _events_by(lambda device: perf_counter),
+    "wrong-value": _event_seconds_by_clock(lambda device: perf_counter),
 }
-RIGHT = {"one by one": _events_one_by_one, "by the host's clock": _events_by(host_clock)}
+RIGHT = {"one by one": _events_one_by_one, "by the host's clock": _event_seconds_by_clock(host_clock)}

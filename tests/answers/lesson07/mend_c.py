@@ -12,7 +12,9 @@ from answers.lesson07 import stepped
 from course_lessons.lesson07 import loops
 
 
-def _c_with(**options: Any) -> Callable[..., Any]:
+def _c_with_loader_options(**options: Any) -> Callable[..., Any]:
+    """Return an answer that makes the loader with these options."""
+
     def mend_c(model, make_loader, epochs, optimizer, device):
         losses = []
         loader = make_loader(**options)
@@ -34,6 +36,7 @@ def _c_loads_first(model, make_loader, epochs, optimizer, device):
 
 
 def _c_step(model, x, y, optimizer, device):
+    """Copy a batch to the device and make an optimiser step."""
     return stepped(F.cross_entropy(model(x.to(device)), y.to(device)), optimizer)
 
 
@@ -53,19 +56,19 @@ def _c_read_once_an_epoch(model, make_loader, epochs, optimizer, device):
 
 
 WRONG = {
-    "in-line": (loops.loop_c, _c_with()),
-    "only-pinned": _c_with(pin_memory=True),
+    "in-line": (loops.loop_c, _c_with_loader_options()),
+    "only-pinned": _c_with_loader_options(pin_memory=True),
     "loads-first": _c_loads_first,
-    "workers-restart": _c_with(num_workers=4, pin_memory=True),
-    "too-few-workers": _c_with(num_workers=1, persistent_workers=True),
+    "workers-restart": _c_with_loader_options(num_workers=4, pin_memory=True),
+    "too-few-workers": _c_with_loader_options(num_workers=1, persistent_workers=True),
     "wrong-value": (
-        _c_with(num_workers=12, persistent_workers=True),
+        _c_with_loader_options(num_workers=12, persistent_workers=True),
         {"optimizer.step()": "optimizer.step()\ntorch.accelerator.synchronize(device)"},
     ),
 }
 RIGHT = {
     "two workers": {"num_workers=4": "2"},
-    "pinned, three workers": _c_with(num_workers=3, pin_memory=True, persistent_workers=True),
+    "pinned, three workers": _c_with_loader_options(num_workers=3, pin_memory=True, persistent_workers=True),
     "kept on the device": _c_kept_on_the_device,
     "read once an epoch": _c_read_once_an_epoch,
 }

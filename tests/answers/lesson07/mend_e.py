@@ -28,7 +28,9 @@ def _e_weights_in_16_bits(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-def _e_with(change):
+def _e_after_changing(change):
+    """Return an answer that runs the given loop after ``change()``, which sets a precision."""
+
     def mend_e(model, batches, optimizer):
         change()
         return loops.loop_e(model, batches, optimizer)
@@ -94,9 +96,9 @@ WRONG = {
     "wrong-value": (_numbers_without_training, _scaled_and_read_in_each_step),
 }
 RIGHT = {
-    "by a precision": _e_with(lambda: torch.set_float32_matmul_precision("high")),
-    "by the newer switch": _e_with(_tf32_by_the_newer_switch),
-    "by the older switch": _e_with(_tf32_by_the_older_switch),
+    "by a precision": _e_after_changing(lambda: torch.set_float32_matmul_precision("high")),
+    "by the newer switch": _e_after_changing(_tf32_by_the_newer_switch),
+    "by the older switch": _e_after_changing(_tf32_by_the_older_switch),
     "float16, scaled": _e_float16_scaled,
     "loss outside": {
         f"{_CAST}\n    {_LOSS}": f"{_CAST}\n    output = model(x)\nloss = F.mse_loss(output.float(), y)"

@@ -11,6 +11,7 @@ from course_lessons.lesson07.mend_f import F_MISTAKES
 
 
 def accuracy(output: Tensor, y: Tensor) -> Tensor:
+    """Return the share of right predictions, as a tensor."""
     return (output.argmax(1) == y).float().mean()
 
 

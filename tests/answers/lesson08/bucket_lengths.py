@@ -6,6 +6,7 @@ import numpy as np
 
 
 def _by_trying(lengths, per_shape, per_token):
+    """Try all choices of lengths."""
     *shorter, longest = sorted(set(lengths)) or [None]
     if longest is None:
         return []

@@ -8,6 +8,7 @@ from course_lessons.lesson08.choose_checkpoints import peak_of
 
 
 def _none_or_all(blocks, budget):
+    """Choose no block, or all but the last."""
     choices = set(), set(range(len(blocks) - 1))
     return next((chosen for chosen in choices if peak_of(blocks, chosen) <= budget), None)
 

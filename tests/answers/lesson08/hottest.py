@@ -3,8 +3,8 @@
 from course_lessons.lesson08.hottest import MISTAKES, hottest
 
 
-def _by(time):
-    """Return an answer that sorts by a time, on whatever device."""
+def _sorted_by(time):
+    """Return an answer that sorts by ``time(event)``, whether there is a device or not."""
     return lambda events, n: [e.key for e in sorted(events, key=time, reverse=True)][:n]
 
 
@@ -24,7 +24,7 @@ def _in_place(events, n):
 
 WRONG = {
     **MISTAKES,
-    "children-too": _by(lambda event: event.cuda_time_total),
+    "children-too": _sorted_by(lambda event: event.cuda_time_total),
     "changed-input": _in_place,
     "wrong-value": {
         "event.self_device": "event.self_cuda",

@@ -10,7 +10,8 @@ from course_lessons.lesson08.prefetch import prefetch
 _END = StopIteration  # the same object in another process, too
 
 
-def _items(batches):
+def _items_to_queue(batches):
+    """Yield the batches, then ``_END``; in its place an OSError, if there is one."""
     try:
         yield from batches
         yield _END
@@ -18,15 +19,15 @@ def _items(batches):
         yield error
 
 
-def _by_queue(size):
-    """Make a prefetcher of a queue and of a thread that does not notice when the loop is left."""
+def _by_queue_of_size(size):
+    """Return an answer with a queue of ``size(bound)`` items; its thread goes on when the loop is left."""
 
     def prefetch(batches, bound):
         waiting = queue.Queue(size(bound))
 
         def load():
             with suppress(queue.Full):  # so that no test leaves a thread for ever
-                for item in _items(batches):
+                for item in _items_to_queue(batches):
                     waiting.put(item, timeout=3)
 
         threading.Thread(target=load, daemon=True).start()
@@ -39,6 +40,8 @@ def _by_queue(size):
 
 
 def _swallowing(batches, bound):
+    """End without an error where the source raises one."""
+
     def whole():
         with suppress(Exception):
             yield from batches
@@ -78,6 +81,7 @@ def _by_thread(batches, bound):
 
 
 def _pool_let_go(batches, bound):
+    """Leave the thread pool to be collected as garbage."""
     source, end, pool = iter(batches), object(), ThreadPoolExecutor(1)
     ahead = [pool.submit(next, source, end) for _ in range(bound)]
     while (batch := ahead.pop(0).result()) is not end:
@@ -87,10 +91,10 @@ def _pool_let_go(batches, bound):
 
 WRONG = {
     "not-ahead": _in_line,
-    "no-bound": _by_queue(lambda bound: 0),
-    "one-more": _by_queue(lambda bound: bound),
+    "no-bound": _by_queue_of_size(lambda bound: 0),
+    "one-more": _by_queue_of_size(lambda bound: bound),
     "error-lost": _swallowing,
-    "thread-stays": _by_queue(lambda bound: bound - 1 or 1),
+    "thread-stays": _by_queue_of_size(lambda bound: bound - 1 or 1),
     "wrong-type": lambda batches, bound: list(batches),
 }
 RIGHT = {"a thread": _by_thread, "a pool that is let go": _pool_let_go}

@@ -4,6 +4,7 @@ from course_lessons.shared.edited import edited
 
 
 def _late_binding(model, make_optimizer):
+    """Update with the optimiser of the last parameter, whichever has its gradient."""
     for parameter in model.parameters():
         if parameter.requires_grad:
             optimizer = make_optimizer([parameter])
@@ -16,6 +17,7 @@ def _late_binding(model, make_optimizer):
 
 
 def _too_early(model, make_optimizer):
+    """Update before the gradient is accumulated."""
     for parameter in model.parameters():
         if parameter.requires_grad:
             optimizer = make_optimizer([parameter])

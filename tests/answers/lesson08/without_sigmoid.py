@@ -18,10 +18,12 @@ def _in_other_words(model):
 
 
 def _with_loss(loss):
+    """Return the reference with another loss."""
     return edited(without_sigmoid, {"nn.BCEWithLogitsLoss()": "loss"}, loss=loss)
 
 
 def _with_decide(decide):
+    """Return the reference with another decision."""
     return edited(without_sigmoid, {"lambda logits: logits > 0": "decide"}, decide=decide)
 
 

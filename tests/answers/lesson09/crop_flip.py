@@ -22,6 +22,7 @@ def _crop_one_by_one(images, pad, flip):
 
 
 def _crop_first_mirrored(images, pad, flip):
+    """Mirror the first images of the batch, not random ones."""
     cut = crop_flip(images, pad, 0.0)
     count = round(len(cut) * flip)
     return torch.cat([cut[:count].flip(3), cut[count:]])
@@ -60,6 +61,7 @@ def _crop_by_gather(images, pad, flip):
 
 
 def _crop_with_masks_for_coins(images, pad, flip):
+    """Mirror by a boolean mask, whose size the host must wait for."""
     cut = crop_flip(images, pad, 0.0)
     coins = torch.rand(len(images), device=images.device) < flip
     cut[coins] = cut[coins].flip(3)

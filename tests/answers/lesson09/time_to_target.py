@@ -19,13 +19,14 @@ def _target_by_loops(runs, target):
     return statistics.median(firsts)
 
 
-def _firsts(runs, target):
+def _first_times(runs, target):
+    """Return when each run first reaches the target, in seconds; infinity if never."""
     return [next((s for s, a in run if a >= target), math.inf) for run in runs]
 
 
 WRONG = {"wrong-value": ({">=": ">"}, {"statistics.median(": "statistics.median_low("})}
 RIGHT = {
     "by loops": _target_by_loops,
-    "by NumPy": lambda runs, target: np.median(np.array(_firsts(runs, target), dtype=np.float32)),
-    "a tensor": lambda runs, target: torch.tensor(statistics.median(_firsts(runs, target))),
+    "by NumPy": lambda runs, target: np.median(np.array(_first_times(runs, target), dtype=np.float32)),
+    "a tensor": lambda runs, target: torch.tensor(statistics.median(_first_times(runs, target))),
 }

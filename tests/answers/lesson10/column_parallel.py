@@ -7,10 +7,12 @@ from course_lessons.lesson10.column_parallel import column_parallel
 
 
 def _whole(x, weight, bias, dist):
+    """Compute the whole layer on each rank."""
     return F.linear(x, weight, bias)
 
 
 def _gathers_on_one(x, weight, bias, dist):
+    """Gather on rank 0 only."""
     if dist.get_rank() == 0:
         return column_parallel(x, weight, bias, dist)
     return F.linear(x, weight.chunk(2)[1], bias.chunk(2)[1])
@@ -27,6 +29,7 @@ def _by_sums(x, weight, bias, dist):
 
 
 def _gathers_weights(x, weight, bias, dist):
+    """Gather weights in place of outputs."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     whole = []
     for own in (weight.chunk(ranks)[rank].clone(), bias.chunk(ranks)[rank].clone()):
