@@ -1,4 +1,4 @@
-"""How long a device takes for the work of an operation.
+"""The latency model: how many seconds a device takes for the work of an operation.
 
 A kernel computes and moves bytes at the same time, so the slower of the two decides, and every kernel
 pays a fixed start on top::
@@ -39,7 +39,7 @@ import math
 from collections.abc import Iterable
 
 from .cost import Work
-from .products import Product
+from .products import Gemm
 from .profiles import Profile
 
 Tile = tuple[int, int]
@@ -55,7 +55,7 @@ _BATCHED_AMPERE: tuple[Tile, ...] = ((128, 128),)
 
 
 def seconds(work: Work, profile: Profile) -> float:
-    """Return how long the device takes for it; 0 where there is nothing to do."""
+    """Return the modelled device time of an operation in seconds; 0 if no kernel runs."""
     if work.unit == "none":
         return 0.0
     cached = profile.latency_cache.get(work)
@@ -65,6 +65,7 @@ def seconds(work: Work, profile: Profile) -> float:
 
 
 def _busy_seconds(work: Work, profile: Profile) -> float:
+    """Return the device time of a kernel in seconds, beside ``kernel_floor``."""
     model = profile.shared
     simt = work.unit in ("fp32", "fp64") or profile.emulates(work.unit)
     moving = _memory_seconds(work.bytes, profile)
@@ -73,10 +74,10 @@ def _busy_seconds(work: Work, profile: Profile) -> float:
         return max(work.flops / profile.rates["fp32"], moving)
     if work.kind == "strided":
         return max(work.flops / (model.strided_pace * clocks), moving)
-    of_products = "product_share_simt" if simt else "product_share_tensor"
+    product_share = "product_share_simt" if simt else "product_share_tensor"
     if work.per_image and not simt:
-        return moving + sum(_tiled_product(product, work.unit, profile) for product in work.per_image)
-    moving /= getattr(model, _SHARES.get(work.kind, of_products))
+        return moving + sum(_tiled_gemm_seconds(gemm, work.unit, profile) for gemm in work.per_image)
+    moving /= getattr(model, _SHARES.get(work.kind, product_share))
     if work.kind in _PACES:
         pace = getattr(model, _PACES[work.kind]) * clocks
         if work.blocks:
@@ -87,18 +88,21 @@ def _busy_seconds(work: Work, profile: Profile) -> float:
     if not work.products:
         return max(work.flops / profile.rates[work.unit] if work.matrix else 0.0, moving)
     share = profile.convolution_share if simt and work.kind == "convolution" else 1.0
-    duration = sum(_product_seconds(product, work.unit, profile, share) for product in work.products)
+    duration = sum(_gemm_seconds(gemm, work.unit, profile, share) for gemm in work.products)
     if work.unaligned and not simt:
         duration = max(duration, work.flops / (model.unaligned_pace * clocks))
-    conversion = 0.0 if simt else sum(_layout_conversion(*each, profile) for each in work.conversions)
+    conversion = 0.0 if simt else sum(_layout_conversion_seconds(*each, profile) for each in work.conversions)
     return conversion + max(duration, moving)
 
 
-def _layout_conversion(tiles: int, count: int, profile: Profile) -> float:
-    """Return how long a kernel takes that converts a tensor between NCHW and NHWC, in seconds."""
+def _layout_conversion_seconds(tiles: int, nbytes: int, profile: Profile) -> float:
+    """Return the seconds of a kernel that converts a tensor between NCHW and NHWC, with its ``kernel_floor``.
+
+    ``tiles`` are of 32 channels x 32 pixels; ``nbytes`` are read and written.
+    """
     pace = profile.shared.layout_pace * profile.processors * profile.clock
     rate = profile.memory_rate * profile.shared.layout_share
-    return profile.kernel_floor + max(tiles * 1024 / pace, count / rate)
+    return profile.kernel_floor + max(tiles * 1024 / pace, nbytes / rate)
 
 
 _SHARES = {
@@ -107,32 +111,38 @@ _SHARES = {
     "gather": "reduce_share",
     "depthwise": "depthwise_share",
 }
-"""What else than a product moves bytes at a share of the rate."""
+"""By kind: the figure for the share of the memory rate that it reaches; others are matrix products."""
 
 _PACES = {"softmax": "softmax_pace", "reduce": "reduce_pace", "gather": "gather_pace"}
 
 
-def _memory_seconds(count: float, profile: Profile) -> float:
-    """Return how long it takes to read and write so many bytes, one after another.
+def _memory_seconds(nbytes: float, profile: Profile) -> float:
+    """Return the seconds to read and write ``nbytes`` of device memory sequentially.
 
-    What was used a moment ago may still be in the cache: surely next to nothing, hardly ever as much as
-    the cache holds.
+    Recently used data may still be in the cache: a small tensor surely is, one of the cache's size hardly
+    ever.
     """
-    hit_rate = max(0.0, 1 - count / profile.l2)
-    return count / profile.memory_rate * (1 - hit_rate * (1 - 1 / profile.shared.cache_gain))
+    hit_rate = max(0.0, 1 - nbytes / profile.l2)
+    return nbytes / profile.memory_rate * (1 - hit_rate * (1 - 1 / profile.shared.cache_gain))
 
 
-def _product_seconds(product: Product, unit: str, profile: Profile, share: float) -> float:
-    """Return how long a product takes by the quickest of the ways there are."""
-    if product.plane and (unit == "fp32" or (unit == "tf32" and profile.emulates(unit))):
-        ways = (_implicit, _winograd_fused, _winograd)
-        return min(way(product, profile) for way in ways)
-    return _tiled_product(product, unit, profile) / share
+def _gemm_seconds(gemm: Gemm, unit: str, profile: Profile, share: float) -> float:
+    """Return the seconds of a matrix product or convolution by the fastest algorithm.
+
+    ``share`` is the share of the rate that a convolution reaches.
+    """
+    if gemm.plane and (unit == "fp32" or (unit == "tf32" and profile.emulates(unit))):
+        ways = (_implicit_gemm_seconds, _winograd_f2x2_fused_seconds, _winograd_f4x4_nonfused_seconds)
+        return min(way(gemm, profile) for way in ways)
+    return _tiled_gemm_seconds(gemm, unit, profile) / share
 
 
-def _tiled_product(product: Product, unit: str, profile: Profile, tiles: Iterable[Tile] = ()) -> float:
-    """Return how long a product takes in tiles."""
-    batch, rows, columns, depth, batched, _ = product
+def _tiled_gemm_seconds(gemm: Gemm, unit: str, profile: Profile, tiles: Iterable[Tile] = ()) -> float:
+    """Return the seconds of a matrix product by the fastest tile size (and split-k) of the library's.
+
+    ``tiles`` limits the choice, without split-k; by default it is the library's for this unit and card.
+    """
+    batch, rows, columns, depth, batched, _ = gemm
     model = profile.shared
     simt = unit in ("fp32", "fp64") or profile.emulates(unit)
     splits: tuple[int, ...] = _SPLITS
@@ -172,48 +182,53 @@ def _tiled_product(product: Product, unit: str, profile: Profile, tiles: Iterabl
     return best
 
 
-def _implicit(product: Product, profile: Profile) -> float:
-    """Return how long a 3 x 3 convolution takes that unfolds its input as it goes, two blocks at a time."""
-    blocks = math.ceil(product.rows / 128) * math.ceil(product.columns / 32)
-    flops = 2 * 128 * 32 * (product.depth + profile.shared.prologue_epilogue_k_simt)
-    return _waves(blocks, flops, profile, 2) / profile.convolution_share
+def _implicit_gemm_seconds(gemm: Gemm, profile: Profile) -> float:
+    """Return the seconds of a 3 x 3 convolution by implicit GEMM, with two blocks at a time per processor."""
+    blocks = math.ceil(gemm.rows / 128) * math.ceil(gemm.columns / 32)
+    flops = 2 * 128 * 32 * (gemm.depth + profile.shared.prologue_epilogue_k_simt)
+    return _waves_seconds(blocks, flops, profile, 2) / profile.convolution_share
 
 
-def _winograd_fused(product: Product, profile: Profile) -> float:
-    """Return how long it takes in one kernel that has 16 products for each 2 x 2 pixels.
+def _winograd_f2x2_fused_seconds(gemm: Gemm, profile: Profile) -> float:
+    """Return the seconds of a 3 x 3 convolution by fused Winograd F(2x2, 3x3).
 
-    A block is of 8 x 16 pixels and 32 channels; the weights are transformed before.
+    It needs 16 multiplications per 2 x 2 outputs and input channel; a thread block computes 8 x 16 output
+    pixels of 32 output channels. The filter transform, a kernel of its own, is included with its launch; the
+    ``kernel_floor`` of the main kernel is added by `seconds`.
     """
-    images, height, width = product.plane
-    inner, outer = product.depth // 9, product.columns
+    images, height, width = gemm.plane
+    inner, outer = gemm.depth // 9, gemm.columns
     blocks = images * math.ceil(height / 8) * math.ceil(width / 16) * math.ceil(outer / 32)
     flops = 2 * 16 * 32 * 32 * (inner + profile.shared.prologue_epilogue_k_winograd)
-    duration = _waves(blocks, flops, profile) / profile.winograd_share
-    return duration + profile.kernel_floor + _winograd_transform((9 + 16) * inner * outer, profile)
+    duration = _waves_seconds(blocks, flops, profile) / profile.winograd_share
+    return duration + profile.kernel_floor + _winograd_transform_seconds((9 + 16) * inner * outer, profile)
 
 
-def _winograd(product: Product, profile: Profile) -> float:
-    """Return how long it takes as 36 products, one each for the places of 4 x 4 pixels and their margin."""
-    images, height, width = product.plane
+def _winograd_f4x4_nonfused_seconds(gemm: Gemm, profile: Profile) -> float:
+    """Return the seconds of a 3 x 3 convolution by Winograd F(4x4, 3x3) as a batch of 36 matrix products.
+
+    The transforms of input, filter and output, three kernels, are included with their ``kernel_floor``.
+    """
+    images, height, width = gemm.plane
     patches = images * math.ceil(height / 4) * math.ceil(width / 4)
-    inner, outer = product.depth // 9, product.columns
+    inner, outer = gemm.depth // 9, gemm.columns
     wide = 128 if profile.capability >= (8, 0) else 64
     blocks = 36 * math.ceil(patches / 128) * math.ceil(outer / wide)
     flops = 2 * 128 * wide * (inner + profile.shared.prologue_epilogue_k_winograd)
-    duration = _waves(blocks, flops, profile) / profile.winograd_share
+    duration = _waves_seconds(blocks, flops, profile) / profile.winograd_share
     pixels = images * height * width
     moved = pixels * (inner + outer) + 36 * patches * (inner + outer) + (9 + 36) * inner * outer
-    return duration + 3 * profile.kernel_floor + _winograd_transform(moved, profile)
+    return duration + 3 * profile.kernel_floor + _winograd_transform_seconds(moved, profile)
 
 
-def _waves(blocks: int, flops: float, profile: Profile, at_once: int = 1) -> float:
-    """Return how long so many blocks take, so many of them at a time on each processor."""
+def _waves_seconds(blocks: int, flops: float, profile: Profile, at_once: int = 1) -> float:
+    """Return the seconds of thread blocks of ``flops`` each, ``at_once`` at a time on each processor."""
     waves = math.ceil(blocks / (profile.processors * at_once))
-    # As in `_tiled_product`; what is lost to heat is in the shares.
+    # As in `_tiled_gemm_seconds`; what is lost to heat is in the shares.
     rate = profile.rates["fp32"] * profile.throttle_most
     return waves * at_once * flops * profile.processors / rate
 
 
-def _winograd_transform(elements: float, profile: Profile) -> float:
-    """Return how long it takes to read and write what goes into a Winograd domain and out of it."""
+def _winograd_transform_seconds(elements: float, profile: Profile) -> float:
+    """Return the seconds of Winograd's transforms, which read and write so many float32 elements."""
     return 4 * elements / (profile.memory_rate * profile.shared.winograd_transform)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from simgpu import cost, latency, profiles
-from simgpu.cost import Product, Work
+from simgpu.cost import Gemm, Work
 
 aten = torch.ops.aten
 A100, T4 = profiles.load("A100"), profiles.load("T4")
@@ -16,7 +16,7 @@ A100, T4 = profiles.load("A100"), profiles.load("T4")
 
 def of_product(*shape, unit="fp16", profile=A100, batched=False, plane=None, kind="product"):
     """Seconds of a product: batch, rows, columns, depth."""
-    product = Product(*shape, batched, plane)
+    product = Gemm(*shape, batched, plane)
     return latency.seconds(Work(1.0, 1.0, unit, kind, (product,)), profile)
 
 
@@ -151,7 +151,7 @@ def test_a_convolution_of_1_x_1_of_images_as_they_lie_is_a_product_of_each():
         return cost._work(aten.convolution.default, args, {}, out)._replace(unit="tf32")
 
     second, innermost = work(torch.contiguous_format), work(torch.channels_last)
-    assert second.per_image == (Product(32, 196, 256, 1024),) and innermost.per_image == ()
+    assert second.per_image == (Gemm(32, 196, 256, 1024),) and innermost.per_image == ()
     # 75 to 78 µs in a trace of an A100 (facebookresearch/HolisticTraceAnalysis)
     assert 60e-6 < latency.seconds(second, A100) < 90e-6
     assert latency.seconds(innermost, A100) < latency.seconds(second, A100) / 1.5
