@@ -6,6 +6,7 @@ import simgpu
 
 
 def pytest_configure(config):
+    """Import the plugin `support`, and register the markers."""
     config.pluginmanager.import_plugin("support")  # prints recorded tables
     config.addinivalue_line("markers", "slow: takes seconds")
     config.addinivalue_line("markers", "everywhere: takes minutes")

@@ -15,16 +15,18 @@ A100, T4 = profiles.load("A100"), profiles.load("T4")
 
 
 def of_product(*shape, unit="fp16", profile=A100, batched=False, plane=None, kind="product"):
-    """Seconds of a product: batch, rows, columns, depth."""
+    """Return the modelled seconds of a GEMM of shape (batch, rows, columns, depth)."""
     product = Gemm(*shape, batched, plane)
     return latency.seconds(Work(1.0, 1.0, unit, kind, (product,)), profile)
 
 
 def work_of(op, *args):
+    """Run an operator, and return its `Work`."""
     return cost._work(op, args, {}, op(*args))
 
 
 def of_bytes(count, kind="stream", elements=1.0, profile=A100):
+    """Return the modelled seconds of a kernel that moves so many bytes, without ``kernel_floor``."""
     return latency.seconds(Work(elements, count, "fp32", kind), profile) - profile.kernel_floor
 
 
@@ -87,6 +89,7 @@ def test_rows_take_longer_than_elements_and_few_bytes_for_many_numbers_do_not_he
 
 
 def convolve(size, taps, stride=1, groups=1, profile=A100, dtype=torch.float32, channels=128):
+    """Return the `Work` of a convolution of 32 images with a ``taps`` x ``taps`` kernel."""
     x = torch.empty(32, channels, size, size, dtype=dtype, device="meta")
     w = torch.empty(channels, channels // groups, taps, taps, dtype=dtype, device="meta")
     args = (x, w, None, [stride] * 2, [taps // 2] * 2, [1, 1], False, [0, 0], groups)
@@ -121,6 +124,7 @@ def test_a_convolution_of_3_by_3_goes_in_waves_over_the_processors(card):
 
 
 def added(a, b, card=A100):
+    """Return the modelled seconds of an addition."""
     return latency.seconds(work_of(aten.add.Tensor, a, b), card)
 
 
