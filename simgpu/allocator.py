@@ -163,15 +163,15 @@ class Pool:
 
     def put_merged(self, size: int, address: int, segment: Segment) -> None:
         """Add a free chunk, merged with the adjacent free chunks of its segment."""
-        after = self.by_start.get(address + size)
-        if after is not None:
-            self.take(after)
-            size += after[0]
-        before = self.by_end.get(address)
-        if before is not None:
-            self.take(before)
-            size += before[0]
-            address = before[1]
+        next_chunk = self.by_start.get(address + size)
+        if next_chunk is not None:
+            self.take(next_chunk)
+            size += next_chunk[0]
+        previous_chunk = self.by_end.get(address)
+        if previous_chunk is not None:
+            self.take(previous_chunk)
+            size += previous_chunk[0]
+            address = previous_chunk[1]
         self.put(size, address, segment)
 
     def take(self, chunk: Chunk, _bisect=bisect_left) -> None:

@@ -97,7 +97,7 @@ def _cast(x: Any, dtype: torch.dtype) -> Any:
     return cached[1]
 
 
-def _to(fixed_dtype: torch.dtype | None, op: Any) -> Callable[..., Any]:
+def _cast_all(fixed_dtype: torch.dtype | None, op: Any) -> Callable[..., Any]:
     """Return the autocast kernel that casts all tensors to ``fixed_dtype``, then calls ``op``.
 
     None means the dtype of the autocast context in effect at the call.
@@ -178,8 +178,8 @@ def register(library: Any, fallback: Any) -> list[Callable[..., Any]]:
     fallback.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     registered: list[Callable[..., Any]] = []
     rules = {
-        LOWER_PRECISION: partial(_to, None),
-        FLOAT32: partial(_to, torch.float32),
+        LOWER_PRECISION: partial(_cast_all, None),
+        FLOAT32: partial(_cast_all, torch.float32),
         FLOAT32_RESULT: _float32_result,
         WIDEST: _to_widest,
         COMPOSITE: _decomposed,

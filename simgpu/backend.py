@@ -268,15 +268,15 @@ def _swap_contents(tensor: Tensor, value: Tensor) -> None:
     is_parameter = isinstance(tensor, Parameter)
     hooks = tensor._backward_hooks
     later_hooks = getattr(tensor, "_post_accumulate_grad_hooks", None)
-    other = value.detach().requires_grad_(tensor.requires_grad)
-    if is_parameter and not isinstance(other, SimTensor):
-        other = Parameter(other, tensor.requires_grad)
-    torch._C._swap_tensor_impl(tensor, other)
-    tensor.__class__, other.__class__ = other.__class__, tensor.__class__
+    donor = value.detach().requires_grad_(tensor.requires_grad)
+    if is_parameter and not isinstance(donor, SimTensor):
+        donor = Parameter(donor, tensor.requires_grad)
+    torch._C._swap_tensor_impl(tensor, donor)
+    tensor.__class__, donor.__class__ = donor.__class__, tensor.__class__
     names = ("_payload", "_memory", "_is_param")
-    inner = [{n: t.__dict__.pop(n) for n in names if n in t.__dict__} for t in (tensor, other)]
-    tensor.__dict__.update(inner[1])
-    other.__dict__.update(inner[0])
+    attributes = [{n: t.__dict__.pop(n) for n in names if n in t.__dict__} for t in (tensor, donor)]
+    tensor.__dict__.update(attributes[1])
+    donor.__dict__.update(attributes[0])
     if is_parameter and isinstance(tensor, SimTensor):
         tensor._is_param = True
     if hooks is not None:

@@ -101,8 +101,8 @@ def _work(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> W
             if len(_cache) >= _CACHE_SIZE:
                 _cache.clear()
             _cache[key] = entry
-    plain, tf32, allowed = entry
-    return tf32 if allowed is not None and allowed() else plain
+    without_tf32, with_tf32, is_tf32_allowed = entry
+    return with_tf32 if is_tf32_allowed is not None and is_tf32_allowed() else without_tf32
 
 
 # An operation's work depends only on the shapes, strides and dtypes of its tensors and on its integer

@@ -141,8 +141,8 @@ class ExpandableAllocator(Allocator):
         """Return the lowest address at which ``size`` consecutive bytes are free or unmapped."""
         unmapped_ranges = dict(self._segment_of(pool).unmapped_ranges())
         for start in unmapped_ranges:
-            before = pool.by_end.get(start)
-            begin = before[1] if before else start
+            previous_chunk = pool.by_end.get(start)
+            begin = previous_chunk[1] if previous_chunk else start
             position = begin
             while position - begin < size:
                 length = unmapped_ranges.get(position) or pool.by_start.get(position, (0,))[0]

@@ -5,32 +5,32 @@ pays a fixed start on top::
 
     seconds = kernel_floor + max(compute, bytes / rate)
 
-*Bytes.* An operation on elements one by one reaches ``memory_efficiency`` of the card's bandwidth;
-what works by rows (norms, softmax, sums, looking up) reaches a share of that, and no more than so many
-elements a clock on each processor. So does an operation on elements whose tensors lie differently, one of
-them expanded or turned: its kernel cannot load neighbours together.
+*Bytes.* An elementwise operation reaches ``memory_efficiency`` of the card's bandwidth; operations by rows
+(norms, softmax, sums, lookups) reach a share of that, and at most a number of elements per clock on each
+processor. So does an elementwise operation on tensors with different strides (one of them expanded or
+transposed): its kernel cannot vectorize its loads.
 
-*Products.* A library computes a product in tiles, one tile of the result at a time on each processor.
-So the time goes in waves: tiles over processors, rounded up, times the time of one tile. A small tile
-uses a processor's arithmetic less well, because it reuses what it loads less often, and a processor
-needs several of them at a time. Where there are too few tiles, the depth may be split among several
-processors, whose parts are then added. Of the tiles and splits that the library has the quickest counts.
-Tensor cores are slow where rows are not aligned to their loads: with 50,257 columns, not 50,304.
+*Matrix products* are computed in tiles, one tile of the result at a time on each processor. So the time is a
+number of waves (tiles over processors, rounded up) times the time of one tile. A small tile uses a
+processor's arithmetic less well, because it reuses loaded data less often, and a processor needs several of
+them at a time. If there are too few tiles, the depth may be split among several processors, and the partial
+results added (split-k). The fastest of the library's tiles and splits is taken. Tensor cores are slow if rows
+are not aligned to their loads: with 50,257 columns, not 50,304.
 
-*Convolutions* are products of their unfolded input, or one of Winograd's algorithms where that is quicker.
+*Convolutions* are matrix products of the unfolded input, or one of Winograd's algorithms if that is faster.
 For tensor cores NCHW images and weights are converted to NHWC first, and gradients back, in tiles of 32 x 32,
-each by a kernel of its own. A 1 x 1 convolution may take NCHW images as they are: then it is a product for
-each of them, too small for loading and computing to overlap. A trace of a ResNet-50 trained on an A100 in
+each by a kernel of its own. A 1 x 1 convolution may take NCHW images as they are: then it is one product per
+image, too small for loading and computing to overlap. A trace of a ResNet-50 trained on an A100 in
 TF32 (facebookresearch/HolisticTraceAnalysis) shows both, and the next.
 
-*Batch norms* of NCHW images have one block of threads for each channel, and each block reads so many elements
-a clock, of 16 bits as of 32.
+*Batch norms* of NCHW images have one block of threads for each channel, and each block reads a fixed number
+of elements per clock, of 16 bits as of 32.
 
-What the model leaves out: kernels that one operation is made of, padding to the tensor cores'
-sizes, and a library that does not choose the quickest of its kernels.
+What the model leaves out: operations of several kernels, padding to the tensor cores'
+sizes, and libraries that do not choose their fastest kernel.
 
-The figures that all cards share stand under ``shared`` in ``profiles.json``, those of a card with the
-card; each says where it comes from.
+The figures that all cards share are under ``shared`` in ``profiles.json``, those of a card under its name,
+each with its source.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _SIMT: tuple[Tile, ...] = ((128, 128), (128, 64), (64, 64), (128, 32), (64, 32),
 _TENSOR: tuple[Tile, ...] = ((256, 128), (128, 128), (128, 64), (64, 64), (64, 32))
 _SPLITS = (1, 2, 4, 8, 16)
 
-# cuBLAS takes other tiles for a batch in float32, and splits no depth there: rows by columns, by kernels'
-# names in NeuSight's measurements. With one product the largest tile is hardly ever taken from Ampere on.
+# cuBLAS uses other tiles for a batch in float32, without split-k: (rows, columns), from the kernels' names
+# in NeuSight's measurements. With one product the largest tile is hardly ever taken from Ampere on.
 _BATCHED_TURING: tuple[Tile, ...] = ((64, 64), (64, 128), (32, 128))
 _BATCHED_AMPERE: tuple[Tile, ...] = ((128, 128),)
 
@@ -68,31 +68,31 @@ def _busy_seconds(work: Work, profile: Profile) -> float:
     """Return the device time of a kernel in seconds, beside ``kernel_floor``."""
     model = profile.shared
     simt = work.unit in ("fp32", "fp64") or profile.emulates(work.unit)
-    moving = _memory_seconds(work.bytes, profile)
-    clocks = profile.processors * profile.clock
+    memory_seconds = _memory_seconds(work.bytes, profile)
+    clocks_per_second = profile.processors * profile.clock
     if work.kind == "stream":
-        return max(work.flops / profile.rates["fp32"], moving)
+        return max(work.flops / profile.rates["fp32"], memory_seconds)
     if work.kind == "strided":
-        return max(work.flops / (model.strided_pace * clocks), moving)
+        return max(work.flops / (model.strided_pace * clocks_per_second), memory_seconds)
     product_share = "product_share_simt" if simt else "product_share_tensor"
     if work.per_image and not simt:
-        return moving + sum(_tiled_gemm_seconds(gemm, work.unit, profile) for gemm in work.per_image)
-    moving /= getattr(model, _SHARES.get(work.kind, product_share))
+        return memory_seconds + sum(_tiled_gemm_seconds(gemm, work.unit, profile) for gemm in work.per_image)
+    memory_seconds /= getattr(model, _SHARES.get(work.kind, product_share))
     if work.kind in _PACES:
-        pace = getattr(model, _PACES[work.kind]) * clocks
+        pace = getattr(model, _PACES[work.kind]) * clocks_per_second
         if work.blocks:
             pace *= min(1.0, work.blocks / profile.processors)
-        return model.row_floor + max(work.flops / pace, moving)
+        return model.row_floor + max(work.flops / pace, memory_seconds)
     if work.kind == "attention":
-        return max(work.flops / (profile.rates[work.unit] * model.attention_share), moving)
+        return max(work.flops / (profile.rates[work.unit] * model.attention_share), memory_seconds)
     if not work.products:
-        return max(work.flops / profile.rates[work.unit] if work.matrix else 0.0, moving)
+        return max(work.flops / profile.rates[work.unit] if work.matrix else 0.0, memory_seconds)
     share = profile.convolution_share if simt and work.kind == "convolution" else 1.0
     duration = sum(_gemm_seconds(gemm, work.unit, profile, share) for gemm in work.products)
     if work.unaligned and not simt:
-        duration = max(duration, work.flops / (model.unaligned_pace * clocks))
+        duration = max(duration, work.flops / (model.unaligned_pace * clocks_per_second))
     conversion = 0.0 if simt else sum(_layout_conversion_seconds(*each, profile) for each in work.conversions)
-    return conversion + max(duration, moving)
+    return conversion + max(duration, memory_seconds)
 
 
 def _layout_conversion_seconds(tiles: int, nbytes: int, profile: Profile) -> float:
@@ -132,8 +132,8 @@ def _gemm_seconds(gemm: Gemm, unit: str, profile: Profile, share: float) -> floa
     ``share`` is the share of the rate that a convolution reaches.
     """
     if gemm.plane and (unit == "fp32" or (unit == "tf32" and profile.emulates(unit))):
-        ways = (_implicit_gemm_seconds, _winograd_f2x2_fused_seconds, _winograd_f4x4_nonfused_seconds)
-        return min(way(gemm, profile) for way in ways)
+        algorithms = (_implicit_gemm_seconds, _winograd_f2x2_fused_seconds, _winograd_f4x4_nonfused_seconds)
+        return min(algorithm(gemm, profile) for algorithm in algorithms)
     return _tiled_gemm_seconds(gemm, unit, profile) / share
 
 
@@ -155,31 +155,36 @@ def _tiled_gemm_seconds(gemm: Gemm, unit: str, profile: Profile, tiles: Iterable
         tiles = _SIMT if simt else _TENSOR
         if simt and profile.capability >= (8, 0):
             tiles = tiles[1:]
-        tiles = {way for tile in tiles for way in (tile, tile[::-1])}
+        tiles = {oriented for tile in tiles for oriented in (tile, tile[::-1])}
     overhead_k = model.prologue_epilogue_k_simt if simt else model.prologue_epilogue_k_tensor
     reduction = model.split_k_simt if simt else model.split_k_tensor
     peak, processors = profile.rates[unit], profile.processors
     if simt and unit != "bf16":  # what cards reach that emulate it was measured hot
         peak *= profile.throttle_most  # while it is cool
-    size = 4 if simt else 2
-    large = 64 if simt else 256 / 3  # of the largest tile, high * wide / (high + wide)
-    half = profile.tile_half if simt else model.tile_half_tensor
-    best = math.inf
-    for high, wide in tiles:
-        side = high * wide / (high + wide)
-        rate = peak * (1 + (half / large) ** 2) / (1 + (half / side) ** 2) / processors
-        count = batch * -(-rows // high) * -(-columns // wide)
-        least = max(1.0, model.resident / (high * wide))
+    element_bytes = 4 if simt else 2
+    side_of_largest = 64 if simt else 256 / 3  # as `side` below, of the largest tile
+    half_rate_side = profile.tile_half if simt else model.tile_half_tensor
+    shortest = math.inf
+    for tile_rows, tile_columns in tiles:
+        side = tile_rows * tile_columns / (tile_rows + tile_columns)
+        rate = (
+            peak
+            * (1 + (half_rate_side / side_of_largest) ** 2)
+            / (1 + (half_rate_side / side) ** 2)
+            / processors
+        )
+        tile_count = batch * -(-rows // tile_rows) * -(-columns // tile_columns)
+        min_waves = max(1.0, model.resident / (tile_rows * tile_columns))
         for split in splits:
-            waves = max(-(-count * split // processors), least)
-            duration = 2 * high * wide * (depth / split + overhead_k) * waves / rate
+            waves = max(-(-tile_count * split // processors), min_waves)
+            duration = 2 * tile_rows * tile_columns * (depth / split + overhead_k) * waves / rate
             if simt:
                 duration = profile.throttled(duration)
             if split > 1:
-                parts = (split + 1) * size * batch * rows * columns
-                duration += reduction + parts / profile.memory_rate
-            best = min(best, duration)
-    return best
+                partial_bytes = (split + 1) * element_bytes * batch * rows * columns
+                duration += reduction + partial_bytes / profile.memory_rate
+            shortest = min(shortest, duration)
+    return shortest
 
 
 def _implicit_gemm_seconds(gemm: Gemm, profile: Profile) -> float:
@@ -197,11 +202,15 @@ def _winograd_f2x2_fused_seconds(gemm: Gemm, profile: Profile) -> float:
     ``kernel_floor`` of the main kernel is added by `seconds`.
     """
     images, height, width = gemm.plane
-    inner, outer = gemm.depth // 9, gemm.columns
-    blocks = images * math.ceil(height / 8) * math.ceil(width / 16) * math.ceil(outer / 32)
-    flops = 2 * 16 * 32 * 32 * (inner + profile.shared.prologue_epilogue_k_winograd)
+    in_channels, out_channels = gemm.depth // 9, gemm.columns
+    blocks = images * math.ceil(height / 8) * math.ceil(width / 16) * math.ceil(out_channels / 32)
+    flops = 2 * 16 * 32 * 32 * (in_channels + profile.shared.prologue_epilogue_k_winograd)
     duration = _waves_seconds(blocks, flops, profile) / profile.winograd_share
-    return duration + profile.kernel_floor + _winograd_transform_seconds((9 + 16) * inner * outer, profile)
+    return (
+        duration
+        + profile.kernel_floor
+        + _winograd_transform_seconds((9 + 16) * in_channels * out_channels, profile)
+    )
 
 
 def _winograd_f4x4_nonfused_seconds(gemm: Gemm, profile: Profile) -> float:
@@ -211,14 +220,18 @@ def _winograd_f4x4_nonfused_seconds(gemm: Gemm, profile: Profile) -> float:
     """
     images, height, width = gemm.plane
     patches = images * math.ceil(height / 4) * math.ceil(width / 4)
-    inner, outer = gemm.depth // 9, gemm.columns
-    wide = 128 if profile.capability >= (8, 0) else 64
-    blocks = 36 * math.ceil(patches / 128) * math.ceil(outer / wide)
-    flops = 2 * 128 * wide * (inner + profile.shared.prologue_epilogue_k_winograd)
+    in_channels, out_channels = gemm.depth // 9, gemm.columns
+    tile_columns = 128 if profile.capability >= (8, 0) else 64
+    blocks = 36 * math.ceil(patches / 128) * math.ceil(out_channels / tile_columns)
+    flops = 2 * 128 * tile_columns * (in_channels + profile.shared.prologue_epilogue_k_winograd)
     duration = _waves_seconds(blocks, flops, profile) / profile.winograd_share
     pixels = images * height * width
-    moved = pixels * (inner + outer) + 36 * patches * (inner + outer) + (9 + 36) * inner * outer
-    return duration + 3 * profile.kernel_floor + _winograd_transform_seconds(moved, profile)
+    elements_moved = (
+        pixels * (in_channels + out_channels)
+        + 36 * patches * (in_channels + out_channels)
+        + (9 + 36) * in_channels * out_channels
+    )
+    return duration + 3 * profile.kernel_floor + _winograd_transform_seconds(elements_moved, profile)
 
 
 def _waves_seconds(blocks: int, flops: float, profile: Profile, at_once: int = 1) -> float:

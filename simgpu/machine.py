@@ -186,11 +186,11 @@ class Machine:
         except Exception:  # noqa: BLE001  (an error of the clock must not fail the copy)
             self.unmodelled()
             seconds, race, end = 0.0, False, self.host.now
-        waits = direction in ("h2d", "d2h") and not (pinned and non_blocking)
+        synchronizes = direction in ("h2d", "d2h") and not (pinned and non_blocking)
         for counters in self.counting:
             counters.copies.append(Copy(direction, nbytes, pinned, non_blocking, seconds))
             counters.races += race
-            counters.synchronizations += waits
+            counters.synchronizations += synchronizes
         if self.arrivals:
             self.run_arrivals()
         return end

@@ -26,10 +26,10 @@ def check_indices(args: tuple[Any, ...]) -> None:
                 f"({target.device})"
             )
     if values and values[0].device != target.device and values[0].dim():
-        _two_devices(target.device, values[0].device)
+        _raise_two_devices(target.device, values[0].device)
 
 
-def _two_devices(first: torch.device, other: torch.device) -> NoReturn:
+def _raise_two_devices(first: torch.device, other: torch.device) -> NoReturn:
     """Raise the RuntimeError "at least two devices"."""
     raise RuntimeError(
         f"Expected all tensors to be on the same device, but found at least two devices, {first} and {other}!"
@@ -53,9 +53,9 @@ def mismatch(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn
                 + mkldnn * (x.device.type == "cpu")
             )
     is_foreach = op._schema.name.startswith("aten::_foreach_")
-    if torch.Tag.pointwise in op.tags or packet in _ITERATED or is_foreach:
+    if torch.Tag.pointwise in op.tags or packet in _TENSOR_ITERATOR or is_foreach:
         first = next(t.device for _, t in named if t.device.type == "sim")
-        _two_devices(first, next(t.device for _, t in reversed(named) if t.device != first))
+        _raise_two_devices(first, next(t.device for _, t in reversed(named) if t.device != first))
     common = named[0][1].device
     name, other = next((n, t.device) for n, t in named if t.device != common)
     method, name = _CUDA_NAMES.get(packet, (op._schema.name.removeprefix("aten::"), name))
@@ -70,7 +70,7 @@ def mismatch(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn
 
 
 CONVOLUTIONS = {aten.convolution, aten.convolution_overrideable, aten._convolution}
-_ITERATED = {  # without the tag pointwise, but on CUDA they use TensorIterator and its message
+_TENSOR_ITERATOR = {  # without the tag pointwise, but on CUDA they use TensorIterator and its message
     aten.mse_loss,
     aten.smooth_l1_loss,
     aten.binary_cross_entropy,

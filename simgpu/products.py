@@ -46,9 +46,9 @@ def gemms_of(name: str, args: tuple[Any, ...], out: Any) -> tuple[str, tuple[Gem
     """
     if "convolution_backward" in name:
         i = 3 if "overrideable" in name else 4  # after the sizes of the bias, which the former lacks
-        return _of_convolution_backward(*args[:3], args[i], *args[i + 5 : i + 7])
+        return _conv_backward_gemms(*args[:3], args[i], *args[i + 5 : i + 7])
     if "convolution" in name:
-        return _of_convolution(args[0], args[1], args[3], args[6], args[8], out)
+        return _conv_gemms(args[0], args[1], args[3], args[6], args[8], out)
     if "attention" in name:
         return "attention", ()
     tensors = [x for x in args if isinstance(x, Tensor)]
@@ -63,7 +63,7 @@ def gemms_of(name: str, args: tuple[Any, ...], out: Any) -> tuple[str, tuple[Gem
     return "product", ()
 
 
-def _of_convolution(
+def _conv_gemms(
     x: Tensor, weight: Tensor, stride: Any, transposed: bool, groups: int, out: Tensor
 ) -> tuple[str, tuple[Gemm, ...]]:
     """Return kind and GEMMs of a convolution; ``out`` is its result."""
@@ -89,7 +89,7 @@ def _of_convolution(
     )
 
 
-def _of_convolution_backward(
+def _conv_backward_gemms(
     grad: Tensor, x: Tensor, weight: Tensor, stride: Any, groups: int, mask: Any
 ) -> tuple[str, tuple[Gemm, ...]]:
     """Return kind and GEMMs of a convolution's backward pass.
@@ -103,15 +103,15 @@ def _of_convolution_backward(
     input_pixels = x.shape[0] * math.prod(x.shape[2:])
     out_channels = grad.shape[1] // groups
     plane = (x.shape[0], *x.shape[2:]) if _allows_winograd(weight, stride, groups) else None
-    of_input = Gemm(
+    input_gemm = Gemm(
         groups,
         input_pixels,
         in_channels,
         max(1, out_channels * kernel_size * output_pixels // input_pixels),
         plane=plane,
     )
-    of_weight = Gemm(groups, out_channels, in_channels * kernel_size, output_pixels)
-    products = zip(mask, (of_input, of_weight), strict=False)
+    weight_gemm = Gemm(groups, out_channels, in_channels * kernel_size, output_pixels)
+    products = zip(mask, (input_gemm, weight_gemm), strict=False)
     return _conv_kind(kernel_size), tuple(product for needed, product in products if needed)
 
 
@@ -134,16 +134,18 @@ def channels_first_work(
     x, weight = args[1:3] if backward else args[:2]
     if x.is_contiguous(memory_format=torch.channels_last) or is_channels_last(weight):
         return (), ()
-    of_input, of_weight = args[-1][:2] if backward else (True, False)
+    needs_input_grad, needs_weight_grad = args[-1][:2] if backward else (True, False)
     row = math.prod(x.shape[2:]) * x.element_size()
     stride = args[3 if "overrideable" in name or not backward else 4]
     if kind == "pointwise" and set(stride) == {1} and row % 16 == 0:
         count = len(x)
         *rest, last = (p._replace(batch=p.batch * count) for p in products)
-        cut = [p._replace(rows=p.rows // count) for p in (*rest, *[last] * (not of_weight))]
-        return (*cut, *[last._replace(depth=last.depth // count)] * of_weight), ()
-    tensors = [args[0], weight, x] * of_input if backward else [x, weight]
-    if of_weight:  # its kernel converts them again; a 1 x 1 weight gradient is the same in both layouts
+        per_image = [p._replace(rows=p.rows // count) for p in (*rest, *[last] * (not needs_weight_grad))]
+        return (*per_image, *[last._replace(depth=last.depth // count)] * needs_weight_grad), ()
+    tensors = [args[0], weight, x] * needs_input_grad if backward else [x, weight]
+    if (
+        needs_weight_grad
+    ):  # its kernel converts them again; a 1 x 1 weight gradient is the same in both layouts
         tensors += [x, args[0], *[weight] * (kind == "convolution")]
     return (), tuple((layout_tiles(t), 2 * bytes_of([t])) for t in tensors)
 

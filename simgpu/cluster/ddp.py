@@ -101,11 +101,11 @@ class DistributedDataParallel(nn.Module):
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
         """Context manager: do not average gradients in backward passes of forward passes within the block."""
-        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
+        previous, self.require_backward_grad_sync = self.require_backward_grad_sync, False
         try:
             yield
         finally:
-            self.require_backward_grad_sync = before
+            self.require_backward_grad_sync = previous
 
     def _on_gradient(self, parameter: Tensor) -> None:
         """Note that a parameter's gradient is complete; the hook of every trainable parameter."""
@@ -142,18 +142,19 @@ class DistributedDataParallel(nn.Module):
         rank, count_here = self._dist.get_rank(), torch.tensor([len(self._trainable)])
         counts = [torch.empty_like(count_here) for _ in range(self._dist.get_world_size())]
         self._dist.all_gather(counts, count_here)
-        for other, count in enumerate(counts):
+        for other_rank, count in enumerate(counts):
             if not torch.equal(count, count_here):
                 raise RuntimeError(
                     f"DDP expects same model across all ranks, but Rank {rank} has "
-                    f"{count_here.item()} params, while rank {other} has inconsistent {count.item()} params."
+                    f"{count_here.item()} params, while rank {other_rank} has inconsistent "
+                    f"{count.item()} params."
                 )
         shapes = [list(p.shape) for p in self._trainable]
-        sent = torch.tensor([(shape + [-1] * _DIMENSIONS)[:_DIMENSIONS] for shape in shapes])
-        first = sent.clone()
-        self._dist.broadcast(first, src=0)
+        own_shapes = torch.tensor([(shape + [-1] * _DIMENSIONS)[:_DIMENSIONS] for shape in shapes])
+        shapes_of_rank_0 = own_shapes.clone()
+        self._dist.broadcast(shapes_of_rank_0, src=0)
         for number, shape in enumerate(shapes):
-            if not torch.equal(first[number], sent[number]):
+            if not torch.equal(shapes_of_rank_0[number], own_shapes[number]):
                 raise RuntimeError(
                     f"[{rank}]: params[{number}] in this process with sizes {shape} appears not to match "
                     "sizes of the same param in process 0."

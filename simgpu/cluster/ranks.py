@@ -284,7 +284,7 @@ class Dist:
     def _wait(self, work: Work) -> None:
         """Let other ranks run until ``work`` is complete; advance the clock, and write received values."""
         self._check_usable()
-        since = self._now
+        start = self._now
         while not work._done:
             self._waits_for = work
             self._record_mark()
@@ -293,8 +293,8 @@ class Dist:
             if self._cluster.stopped:
                 raise Abort
         self._waits_for = None
-        self._add_span(work._name, "wait", since, work._start)
-        self._now = max(since, work._end)
+        self._add_span(work._name, "wait", start, work._start)
+        self._now = max(start, work._end)
         self._steps = max(self._steps, work._steps)
         for tensor, values in zip(work._write, work._arrived, strict=False):
             tensor.data.copy_(values.reshape(tensor.shape))

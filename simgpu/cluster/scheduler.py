@@ -132,7 +132,7 @@ class Cluster:
         """
         __tracebackhide__ = True
         deadline = time.monotonic() + limit
-        before = torch.get_rng_state()
+        rng_state = torch.get_rng_state()
         try:
             for dist in self.ranks:
                 dist._thread.start()
@@ -148,7 +148,7 @@ class Cluster:
                 raise Deadlock(self._deadlock_message())
         finally:
             self._stop()
-            torch.set_rng_state(before)
+            torch.set_rng_state(rng_state)
         return Run(
             [dist._result for dist in self.ranks],
             max(max(d._now, d._out_free, d._in_free) for d in self.ranks),
@@ -174,23 +174,23 @@ class Cluster:
         if not counterparts:
             self._pending_p2p[src, dst, is_send].append((work, tensor))
             return
-        other, other_tensor = counterparts.popleft()
-        if other_tensor.numel() != tensor.numel() or other_tensor.dtype != tensor.dtype:
+        matching_work, matching_tensor = counterparts.popleft()
+        if matching_tensor.numel() != tensor.numel() or matching_tensor.dtype != tensor.dtype:
             self._fail(
                 Mismatch(
                     _(
                         "A message does not fit: {first} with {first_tensor}, {second} with {second_tensor}."
                     ).format(
-                        first=other._describe(_("calls")),
-                        first_tensor=_shape_and_dtype(other_tensor),
+                        first=matching_work._describe(_("calls")),
+                        first_tensor=_shape_and_dtype(matching_tensor),
                         second=work._describe(_("calls")),
                         second_tensor=_shape_and_dtype(tensor),
                     )
                 )
             )
-        works = [work, other] if is_send else [other, work]
+        works = [work, matching_work] if is_send else [matching_work, work]
         self._received.append(works[1])
-        sent = [tensor.nbytes if r == src else 0 for r in range(len(self.ranks))]
+        sent_bytes = [tensor.nbytes if r == src else 0 for r in range(len(self.ranks))]
         seconds = self.latency + tensor.nbytes / self.bandwidth
         if self.card:
             seconds = collective_seconds("send_recv", tensor.nbytes, 2, self.card)
@@ -201,7 +201,7 @@ class Cluster:
                 [self.ranks[dst]],
                 seconds,
                 1,
-                sent,
+                sent_bytes,
                 1,
                 tensor.nbytes,
                 lambda tensors: [(), tensors],
@@ -375,9 +375,9 @@ class Cluster:
         self.stopped = True
         for dist in self.ranks:
             dist._turn.put(None)
-        until = time.monotonic() + 1.0
+        deadline = time.monotonic() + 1.0
         for dist in self.ranks:
-            while dist._thread.is_alive() and time.monotonic() < until:
+            while dist._thread.is_alive() and time.monotonic() < deadline:
                 if dist is self._running:
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(
                         ctypes.c_ulong(dist._thread.ident), ctypes.py_object(Abort)
@@ -390,9 +390,9 @@ def _can_run(dist: Dist) -> bool:
     return not dist._finished and (dist._waits_for is None or dist._waits_for._done)
 
 
-def _same_call(one: Work, other: Work) -> bool:
+def _same_call(work: Work, other_work: Work) -> bool:
     """Return whether two ranks call the same collective: name, arguments, shape and dtype."""
-    first, second = ((w._name, w._peer, w._read.shape, w._read.dtype) for w in (one, other))
+    first, second = ((w._name, w._peer, w._read.shape, w._read.dtype) for w in (work, other_work))
     return first == second
 
 
@@ -401,7 +401,7 @@ def _shape_and_dtype(tensor: Tensor) -> str:
     return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
+def _same_bits(first: Tensor, second: Tensor) -> bool:
     """Return whether two tensors have the same bytes, so that NaN equals NaN."""
-    one, other = (t.detach().reshape(-1).view(torch.uint8) for t in (one, other))
-    return torch.equal(one, other)
+    first, second = (t.detach().reshape(-1).view(torch.uint8) for t in (first, second))
+    return torch.equal(first, second)
