@@ -1,26 +1,25 @@
 """The memory of a simulated GPU: a model of PyTorch's caching allocator, in plain Python.
 
-Asking the driver for GPU memory is slow. So PyTorch asks for large *segments*, cuts *blocks* from them,
-and keeps what is freed for the next request. That is why *reserved* memory (the segments) is more than
+Requesting GPU memory from the driver is slow. So PyTorch requests large *segments*, cuts *blocks* from them,
+and keeps freed blocks for later requests. That is why *reserved* memory (the segments) is more than
 *allocated* memory (the blocks in use), and why a request can fail although enough bytes are free.
 
 What is modelled, after ``c10/cuda/CUDACachingAllocator.cpp`` of PyTorch, with its default settings:
 
-- A request is rounded up to 512 bytes. Up to 1 MiB it comes from the small pool, whose segments have
-  2 MiB. Above that it comes from the large pool, whose segments have 20 MiB for requests under 10 MiB,
-  and otherwise the size of the request, rounded up to 2 MiB.
-- The smallest free chunk that is large enough is taken (best fit). What is left of it stays free if it
-  is worth keeping: at least 512 bytes in the small pool, more than 1 MiB in the large one. Otherwise
-  the block gets all of it.
+- A request is rounded up to 512 bytes. Up to 1 MiB it is served from the small pool, with segments of 2 MiB.
+  Above that it is served from the large pool, with segments of 20 MiB for requests under 10 MiB, and
+  otherwise of the size of the request, rounded up to 2 MiB.
+- The smallest free chunk that is large enough is taken (best fit). The rest of it becomes a free chunk if it
+  has at least 512 bytes in the small pool, or more than 1 MiB in the large one. Otherwise the block gets the
+  whole chunk.
 - A freed block merges with the free chunks on either side, never across segments.
-- When a new segment would exceed the capacity, all segments without a block in use go back to the
-  driver, and the request is tried once more. If it still does not fit: `torch.OutOfMemoryError`.
+- If a new segment would exceed the capacity, all segments without a block in use are returned to the
+  driver, and the request is retried. If it still does not fit, `torch.OutOfMemoryError` is raised.
 
 What is not modelled: the memory that a CUDA context, cuBLAS or cuDNN takes for itself, other processes,
 a pool for each stream (here a freed block may be used again at once, on any stream), the private pools
 of CUDA graphs, and the settings of ``PYTORCH_ALLOC_CONF``. One of them, expandable segments, is in
-`simgpu.expandable`. Nothing is stored at the addresses: the values of a simulated tensor lie in the
-computer's own memory.
+`simgpu.expandable`. Nothing is stored at the addresses: the values of a simulated tensor are in host memory.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ LARGEST_SMALL = MIB
 SMALL_SEGMENT = 2 * MIB
 LARGE_SEGMENT = 20 * MIB
 OWN_SEGMENT_FROM = 10 * MIB
-"""From this many bytes on, a request gets a segment of its own size."""
+"""A request of at least this many bytes gets a segment of its own size."""
 SEGMENT_ROUNDING = 2 * MIB
 FIRST_ADDRESS = 0x7F00_0000_0000
 """The address of the first segment; nothing is stored there."""

@@ -138,7 +138,7 @@ class Clock:
         return max(self._streams)
 
     @property
-    def concurrent(self) -> bool:
+    def has_multiple_streams(self) -> bool:
         """Whether there is more than one stream, so that operations may race."""
         return len(self._streams) > 1
 
@@ -269,7 +269,7 @@ class Clock:
         self._fences = [max(fence, time) for fence in self._fences]
         self._writers = {block: last for block, last in self._writers.items() if last[1] > time}
 
-    def occupy(self, seconds: float) -> None:
+    def advance_host(self, seconds: float) -> None:
         """Advance the host's clock by ``seconds`` for an operator that launches no kernel; emit no span."""
         self._host.now += seconds
 
@@ -301,7 +301,7 @@ class Clock:
         """Return whether the host's time has reached a recorded ``time``, as ``Event.query``."""
         return time <= self._host.now
 
-    def forget(self, block: Hashable) -> None:
+    def forget_block(self, block: Hashable) -> None:
         """Delete the record of the last write to a block, because its memory was freed."""
         self._writers.pop(block, None)
 

@@ -1,23 +1,23 @@
 """Expandable segments: the setting ``PYTORCH_ALLOC_CONF=expandable_segments:True``, modelled.
 
-By default each segment has one size for good. Requests of other sizes cut pieces from it, and what is left
-may fit no request. With this setting a pool has one segment, a long range of addresses,
-and memory is put behind them page by page: 2 MiB in the small pool, 20 MiB in the large one.
+By default the size of a segment is fixed. Requests of other sizes are cut from it, and the rest may fit no
+request (fragmentation). With this setting a pool has one segment, a long range of addresses, to which
+memory is mapped page by page: 2 MiB in the small pool, 20 MiB in the large one.
 
-What is modelled, after the note "Expandable Segments" in ``c10/cuda/CUDACachingAllocator.cpp`` and what it
-describes (``find_expandable_block``, ``map_block``, ``unmap_block``, ``get_free_block``, ``should_split``):
+What is modelled, after the note "Expandable Segments" in ``c10/cuda/CUDACachingAllocator.cpp`` and its
+functions (``find_expandable_block``, ``map_block``, ``unmap_block``, ``get_free_block``, ``should_split``):
 
 - If no free chunk is large enough, pages are mapped at the lowest address where the request fits. A free
   chunk just before them, or between them, is used with them.
-- The smallest chunk that is large enough is taken. Of several, one that can grow counts as large as it can
-  become, so the segment's open end is kept for what fits nowhere else.
-- What is left of a chunk stays free from 512 bytes on, in both pools.
-- When pages would exceed the capacity, every page without a block in use goes back to the driver, and the
-  request is tried once more. **Only whole free pages go back, and no block is ever moved**: a hole between
-  two blocks that is smaller than a page, or lies across two, stays a hole.
+- The smallest chunk that is large enough is taken. A chunk followed by unmapped addresses
+  counts with them, so the segment's open end is kept for requests that fit nowhere else.
+- The rest of a chunk becomes a free chunk from 512 bytes on, in both pools.
+- If pages would exceed the capacity, every page without a block in use is returned to the driver, and the
+  request is retried. **Only whole free pages are returned, and no block is ever moved**: a gap between two
+  blocks that is smaller than a page, or spans parts of two, remains.
 
-Addresses do not run out here. PyTorch reserves 9/8 of the device's memory for a segment, and begins another
-where that is used up.
+Addresses do not run out here. PyTorch reserves 9/8 of the device's memory for a segment, and starts another
+when that is used up.
 """
 
 from __future__ import annotations

@@ -2,22 +2,22 @@
 
 A step of a small network takes as long as the host needs to call its operators. The model, in full::
 
-    operator with a kernel   dispatch + launch, and library where a library does it
+    operator with a kernel   dispatch + launch, and library for those in `LIBRARY`
     operator without one     view
     recorded by autograd     + record
     a list of tensors        + per_tensor for each tensor in its lists
 
-``library`` is what cuBLAS, cuDNN, normalisation and fused attention need beside any operator: they
-choose an algorithm, ask for a workspace or make several results. ``dispatch`` holds an average share
-of Python and of calling modules. An operator in a backward pass costs the same: no Python and no module
-there, and the engine that calls it instead; so it was on the one host where both could be compared.
+``library`` is the additional overhead of cuBLAS, cuDNN, normalization and fused attention, which choose an
+algorithm, allocate a workspace or return several results. ``dispatch`` includes an average share of Python
+and of module calls. An operator in a backward pass costs the same: the autograd engine replaces Python and
+modules. So it was on the one host where both could be compared.
 
 The reference host is one for an A100. The figures are in ``host.json``, each with its source; a profile's
-figure ``host`` says how many times that its usual host takes. Hosts differ by a factor of two around it, and
-so does a step that waits for the host.
+figure ``host`` is its usual host's overhead relative to that. Hosts differ from it by a factor of up to two,
+and so does a step that waits for the host.
 
-Left out: what the interpreter does between operators (only `simgpu.host_work` knows), compiled code
-and graphs, which ask once for many kernels, and a second thread.
+Left out: Python code between operators (see `simgpu.host_work`), compiled code and CUDA graphs, which launch
+many kernels at once, and further threads.
 """
 
 from __future__ import annotations

@@ -159,20 +159,15 @@ def _tiled_gemm_seconds(gemm: Gemm, unit: str, profile: Profile, tiles: Iterable
     overhead_k = model.prologue_epilogue_k_simt if simt else model.prologue_epilogue_k_tensor
     reduction = model.split_k_simt if simt else model.split_k_tensor
     peak, processors = profile.rates[unit], profile.processors
-    if simt and unit != "bf16":  # what cards reach that emulate it was measured hot
-        peak *= profile.throttle_most  # while it is cool
+    if simt and unit != "bf16":  # the emulated bf16 rate was measured under the power limit
+        peak *= profile.throttle_most  # the rate without the power limit
     element_bytes = 4 if simt else 2
     side_of_largest = 64 if simt else 256 / 3  # as `side` below, of the largest tile
-    half_rate_side = profile.tile_half if simt else model.tile_half_tensor
+    half_side = profile.tile_half if simt else model.tile_half_tensor
     shortest = math.inf
     for tile_rows, tile_columns in tiles:
         side = tile_rows * tile_columns / (tile_rows + tile_columns)
-        rate = (
-            peak
-            * (1 + (half_rate_side / side_of_largest) ** 2)
-            / (1 + (half_rate_side / side) ** 2)
-            / processors
-        )
+        rate = peak * (1 + (half_side / side_of_largest) ** 2) / (1 + (half_side / side) ** 2) / processors
         tile_count = batch * -(-rows // tile_rows) * -(-columns // tile_columns)
         min_waves = max(1.0, model.resident / (tile_rows * tile_columns))
         for split in splits:
@@ -237,11 +232,11 @@ def _winograd_f4x4_nonfused_seconds(gemm: Gemm, profile: Profile) -> float:
 def _waves_seconds(blocks: int, flops: float, profile: Profile, at_once: int = 1) -> float:
     """Return the seconds of thread blocks of ``flops`` each, ``at_once`` at a time on each processor."""
     waves = math.ceil(blocks / (profile.processors * at_once))
-    # As in `_tiled_gemm_seconds`; what is lost to heat is in the shares.
+    # As in `_tiled_gemm_seconds`; the effect of the power limit is in the shares.
     rate = profile.rates["fp32"] * profile.throttle_most
     return waves * at_once * flops * profile.processors / rate
 
 
 def _winograd_transform_seconds(elements: float, profile: Profile) -> float:
-    """Return the seconds of Winograd's transforms, which read and write so many float32 elements."""
+    """Return the seconds of Winograd's transforms, which read and write this many float32 elements."""
     return 4 * elements / (profile.memory_rate * profile.shared.winograd_transform)

@@ -43,7 +43,7 @@ class Memory:
         block = getattr(self, "_block", None)  # None if the allocation failed
         if block is not None:
             self.device.allocator.free(block)
-            self.device.clock.forget(id(self))
+            self.device.clock.forget_block(id(self))
 
 
 class Device:
@@ -77,7 +77,7 @@ class Device:
             try:
                 history.record(action, address, nbytes, self.clock.host)
             except Exception:  # noqa: BLE001  (an error of the history must not fail an allocation)
-                MACHINE.unmodelled()
+                MACHINE.count_unmodelled()
 
         if history is not None:
             self.allocator.on_event = record
@@ -144,13 +144,13 @@ class Machine:
         for callback in callbacks:
             callback()
 
-    def synchronized(self) -> None:
+    def count_synchronization(self) -> None:
         """Run due arrivals and count a synchronization; called after the host has waited for a device."""
         self.run_arrivals()
         for counters in self.counting:
             counters.synchronizations += 1
 
-    def unmodelled(self) -> None:
+    def count_unmodelled(self) -> None:
         """Count an operation whose cost or trace could not be determined."""
         for counters in self.counting:
             counters.unmodelled += 1
@@ -184,7 +184,7 @@ class Machine:
             )
             seconds, race, end = span.seconds, span.race, span.end
         except Exception:  # noqa: BLE001  (an error of the clock must not fail the copy)
-            self.unmodelled()
+            self.count_unmodelled()
             seconds, race, end = 0.0, False, self.host.now
         synchronizes = direction in ("h2d", "d2h") and not (pinned and non_blocking)
         for counters in self.counting:

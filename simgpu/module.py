@@ -51,7 +51,7 @@ class Event:
         """Make the host wait for the event."""
         if self._device is not None:
             self._device.clock.wait_for(self._time)
-            MACHINE.synchronized()
+            MACHINE.count_synchronization()
 
     def elapsed_time(self, end_event: Event) -> float:
         """Return the modelled milliseconds from this event to ``end_event``.
@@ -94,7 +94,7 @@ class Stream:
     def synchronize(self) -> None:
         """Make the host wait until the stream has completed its queued work."""
         self._device.clock.synchronize(self.stream_id)
-        MACHINE.synchronized()
+        MACHINE.count_synchronization()
 
     def query(self) -> bool:
         """Return whether the stream has completed its queued work."""
@@ -234,7 +234,7 @@ class SimModule(types.ModuleType):
     def synchronize(self, device: _DeviceLike = None) -> None:
         """Make the host wait until a device (None: the current one) has completed its queued work."""
         MACHINE.device(device).clock.synchronize()
-        MACHINE.synchronized()
+        MACHINE.count_synchronization()
 
     def stream(self, stream: Stream | None) -> Any:
         """Return a context manager in which a stream is the current one; None changes nothing."""

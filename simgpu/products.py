@@ -143,9 +143,8 @@ def channels_first_work(
         per_image = [p._replace(rows=p.rows // count) for p in (*rest, *[last] * (not needs_weight_grad))]
         return (*per_image, *[last._replace(depth=last.depth // count)] * needs_weight_grad), ()
     tensors = [args[0], weight, x] * needs_input_grad if backward else [x, weight]
-    if (
-        needs_weight_grad
-    ):  # its kernel converts them again; a 1 x 1 weight gradient is the same in both layouts
+    if needs_weight_grad:
+        # Its kernel converts them again; a 1 x 1 weight gradient is the same in both layouts.
         tensors += [x, args[0], *[weight] * (kind == "convolution")]
     return (), tuple((layout_tiles(t), 2 * bytes_of([t])) for t in tensors)
 

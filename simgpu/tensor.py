@@ -424,7 +424,7 @@ def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     try:
         _charge(op, info, device, args, plain, plain_kwargs, out, tensors, host_tensors, result)
     except Exception:  # noqa: BLE001  (an error of the accounting must not fail the operation)
-        MACHINE.unmodelled()
+        MACHINE.count_unmodelled()
     return result
 
 
@@ -543,16 +543,16 @@ def _charge(
     if info.indexes and host_tensors:
         MACHINE.copy(device, "h2d", sum(map(_index_bytes, host_tensors)))
     if work.guessed:
-        MACHINE.unmodelled()
+        MACHINE.count_unmodelled()
     seconds = latency.seconds(work, device.profile)
     clock = device.clock
     dispatch_seconds = _dispatch_seconds(clock.costs, info, bool(seconds), tensors)
     if not seconds:
-        clock.occupy(dispatch_seconds)
+        clock.advance_host(dispatch_seconds)
     else:
         reads: list[int] = []
         writes: list[int] = []
-        if clock.concurrent:
+        if clock.has_multiple_streams:
             reads = [id(tensor._memory) for tensor in tensors]
             outputs = result if isinstance(result, (list, tuple)) else [result]
             writes = [id(t._memory) for t in outputs if isinstance(t, SimTensor)]

@@ -31,7 +31,7 @@ from .messages import _
 
 _NO_REAL_DEVICES = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), "")
 _REAL_TYPES = ("cuda", "xpu", "mps")
-LIMIT = 600.0
+LIMIT_SECONDS = 600.0
 """The timeout of a call, in seconds."""
 
 _workers: list[subprocess.Popen[bytes]] = []
@@ -73,7 +73,7 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call a function where the simulated device is, here or in the worker, and return its result.
 
     Its output in the worker is printed here when it has ended, and its exceptions are raised here. After
-    `LIMIT` seconds the worker is killed. On Ctrl-C it is killed, too.
+    `LIMIT_SECONDS` seconds the worker is killed. On Ctrl-C it is killed, too.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     except Exception as error:  # objects raise different errors if they cannot be pickled
         raise WorkerError(f"{type(error).__name__}: {error}") from error
     worker = _worker()
-    timer = threading.Timer(LIMIT, worker.kill)
+    timer = threading.Timer(LIMIT_SECONDS, worker.kill)
     timer.start()
     try:
         _write(worker.stdin, request)

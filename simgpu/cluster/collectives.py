@@ -57,7 +57,7 @@ def gather_all(tensors: Sequence[Tensor]) -> Sequence[Sequence[Tensor]]:
     return [tensors] * len(tensors)
 
 
-def nothing(tensors: Sequence[Tensor]) -> Sequence[Sequence[Tensor]]:
+def give_nothing(tensors: Sequence[Tensor]) -> Sequence[Sequence[Tensor]]:
     """Give no rank a tensor; a `Combine`."""
     return [()] * len(tensors)
 

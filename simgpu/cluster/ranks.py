@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..messages import _
-from .collectives import Combine, gather_all, nothing, reduction, same_for_all, scatter_parts
+from .collectives import Combine, gather_all, give_nothing, reduction, same_for_all, scatter_parts
 
 
 class Span(NamedTuple):
@@ -50,7 +50,7 @@ ReduceOp: Any = torch.distributed.ReduceOp if torch.distributed.is_available() e
 class Work:
     """The handle of an operation that a rank has started, as ``torch.distributed.Work``.
 
-    ``read`` is the tensor it sends (None: nothing), ``write`` are the tensors that it overwrites in `wait`.
+    ``read`` is the tensor it sends (or None), ``write`` are the tensors that it overwrites in `wait`.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Dist:
 
     def barrier(self, *, async_op: bool = False) -> Work | None:
         """Wait until every rank has called it."""
-        return self._collective("barrier", torch.empty(0), (), nothing, async_op=async_op)
+        return self._collective("barrier", torch.empty(0), (), give_nothing, async_op=async_op)
 
     def all_reduce(self, tensor: Tensor, op: Any = ReduceOp.SUM, *, async_op: bool = False) -> Work | None:
         """Reduce all ranks' tensors by ``op`` and write the result into every rank's ``tensor``."""

@@ -85,11 +85,11 @@ class _Event:
     size: int
     combine: Combine
 
-    def name(self, work: Work) -> str:
+    def span_name(self, work: Work) -> str:
         """Return the span's name on one rank: ``"all_reduce"``, ``"isend to rank 1"``."""
         return work._name + (work._peer if len(self.outs) == 1 else "")
 
-    def start(self) -> float:
+    def start_time(self) -> float:
         """Return when it can start, in seconds: all sides have called and all links are free."""
         free = [*(d._out_free for d in self.outs), *(d._in_free for d in self.ins)]
         return max(*(work._posted for work in self.works), *free)
@@ -312,10 +312,10 @@ class Cluster:
         __tracebackhide__ = True
         if not self._events:
             raise Deadlock(self._deadlock_message())
-        event = min(self._events, key=_Event.start)
+        event = min(self._events, key=_Event.start_time)
         self._events.remove(event)
         self._check_tensors(event)
-        start = event.start()
+        start = event.start_time()
         end = start + event.seconds
         links = [*(d._out_steps for d in event.outs), *(d._in_steps for d in event.ins)]
         steps = event.steps + max(*(work._steps for work in event.works), *links)
@@ -323,7 +323,7 @@ class Cluster:
         for work, arrived in zip(event.works, received, strict=True):
             work._start, work._end, work._steps, work._done = start, end, steps, True
             work._arrived = arrived
-            work._dist._add_span(event.name(work), "communicate", start, end, event.size)
+            work._dist._add_span(event.span_name(work), "communicate", start, end, event.size)
         for dist in event.outs:
             dist._out_free, dist._out_steps = end, steps
         for dist in event.ins:

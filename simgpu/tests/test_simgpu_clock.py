@@ -243,7 +243,7 @@ def test_waiting_makes_it_no_race(clock, wait):
     elif wait == "host":
         clock.synchronize()
     else:
-        clock.forget("x")
+        clock.forget_block("x")
     assert not clock.launch("use", 1e-3, blocks=["x"]).race
 
 
