@@ -92,7 +92,7 @@ def takes_lists(name: str) -> bool:
     return name.startswith(("_foreach_", "_fused_adam", "_fused_sgd", "_amp_foreach_"))
 
 
-def between_events(
+def seconds_between_events(
     kernel: float,
     profile: Profile,
     *,
@@ -119,13 +119,15 @@ def between_events(
         The host's overhead in units of the reference host's.
     """
     cost = costs(profile.host if factor is None else factor)
-    return issued(profile, library, views, factor) + max(cost.start + kernel, cost.event)
+    return eager_call_seconds(profile, library, views, factor) + max(cost.start + kernel, cost.event)
 
 
-def issued(profile: Profile, library: bool = False, views: int = 0, factor: float | None = None) -> float:
+def eager_call_seconds(
+    profile: Profile, library: bool = False, views: int = 0, factor: float | None = None
+) -> float:
     """Return the host time of one eager call, in seconds.
 
-    The parameters are as for `between_events`.
+    The parameters are as for `seconds_between_events`.
     """
     cost = costs(profile.host if factor is None else factor)
     return profile.launch + views * cost.view + (cost.library if library else cost.dispatch)

@@ -69,7 +69,10 @@ class Device:
         self.history: History | None = None  # while it is recorded
 
     def record_history(self, max_entries: int | None) -> None:
-        """Start to record the last ``max_entries`` allocator events; None stops recording."""
+        """Start to record the last ``max_entries`` allocator events; None stops recording.
+
+        If it is recording already, the history continues.
+        """
         history = None if max_entries is None else self.history or History(max_entries)
         self.history, self.allocator.on_event = history, None
 

@@ -41,8 +41,8 @@ def gemms_of(name: str, args: tuple[Any, ...], out: Any) -> tuple[str, tuple[Gem
     Returns
     -------
     str and tuple of Gemm
-        ``"product"``, ``"convolution"``, ``"pointwise"`` (1 x 1), ``"depthwise"`` or ``"attention"``; the
-        last two have no GEMMs.
+        ``"product"``, ``"convolution"``, ``"pointwise"`` (1 x 1), ``"depthwise"`` or ``"attention"``;
+        the last two have no GEMMs, and neither has a product with a vector.
     """
     if "convolution_backward" in name:
         i = 3 if "overrideable" in name else 4  # after the sizes of the bias, which the former lacks

@@ -46,6 +46,7 @@ class SimTensor(Tensor):
     def __torch_dispatch__(
         cls, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        """Pass an operator to `dispatch`; its exceptions are raised without the inner stack frames."""
         try:
             return dispatch(op, args, kwargs or {})
         except Exception as error:
@@ -60,6 +61,7 @@ class SimTensor(Tensor):
         return self._payload.is_nested
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        """Return the text that a CUDA tensor would have, with the simulated device's name."""
         from torch._tensor_str import PRINT_OPTS, _add_suffixes, _tensor_str
 
         with torch.no_grad():
@@ -83,6 +85,7 @@ class SimTensor(Tensor):
         return f"Parameter containing:\n{text}" if is_parameter else text
 
     def __format__(self, spec: str) -> str:
+        """Format the number in a 0-dim tensor; others only without a format spec."""
         return format(self.item(), spec) if self.dim() == 0 else object.__format__(self, spec)
 
     def numpy(self, *, force: bool = False) -> Any:
@@ -99,6 +102,7 @@ class SimTensor(Tensor):
         )
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        """Raise TypeError, as CUDA tensors do."""
         return self.numpy()
 
     def record_stream(self, stream: Any) -> None:
@@ -131,6 +135,7 @@ class SimTensor(Tensor):
         return self._payload.type().replace("torch.", "torch.sim.", 1)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """Return a copy in new device memory; tensors that share memory still share it."""
         if id(self) in memo:
             return memo[id(self)]
         if not self.is_leaf:
@@ -153,6 +158,7 @@ class SimTensor(Tensor):
         return result
 
     def __copy__(self) -> SimTensor:
+        """Return a tensor with the same payload and device memory."""
         result = wrap(self._payload, self._memory).requires_grad_(self.requires_grad)
         result.__dict__.update(_attributes(self))
         if isinstance(self, torch.nn.Parameter):
@@ -160,6 +166,7 @@ class SimTensor(Tensor):
         return result
 
     def __reduce_ex__(self, protocol: Any) -> Any:
+        """Return the parts for pickle; see `serialize.reduce`."""
         return serialize.reduce(self, self._payload)
 
 

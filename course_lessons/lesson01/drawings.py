@@ -15,7 +15,7 @@ from course_utils.show import show_table
 from course_utils.this_machine import cpu_name
 from course_utils.timing import Measurement
 from simgpu.cost import Gemm, Work
-from simgpu.host import between_events
+from simgpu.host import seconds_between_events
 from simgpu.latency import seconds as work_seconds
 from simgpu.profiles import load as load_profile
 
@@ -190,4 +190,4 @@ def _modelled_race(sizes: Sequence[int]) -> list[float]:
     """Return how long a T4 takes for each product, the host's way to its launch included."""
     t4 = load_profile("T4")
     products = [Work(2 * n**3, 12 * n**2, "fp32", _("product"), (Gemm(1, n, n, n),)) for n in sizes]
-    return [between_events(work_seconds(product, t4), t4, library=True) for product in products]
+    return [seconds_between_events(work_seconds(product, t4), t4, library=True) for product in products]

@@ -53,12 +53,12 @@ def scatter_parts(make_result: Callable[[Sequence[Tensor]], Tensor]) -> Combine:
 
 
 def gather_all(tensors: Sequence[Tensor]) -> Sequence[Sequence[Tensor]]:
-    """Give every rank the list of all ranks' tensors; a `Combine`."""
+    """Return the list of all tensors for every rank; a `Combine`."""
     return [tensors] * len(tensors)
 
 
 def give_nothing(tensors: Sequence[Tensor]) -> Sequence[Sequence[Tensor]]:
-    """Give no rank a tensor; a `Combine`."""
+    """Return no tensor for any rank; a `Combine`."""
     return [()] * len(tensors)
 
 

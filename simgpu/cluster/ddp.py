@@ -108,7 +108,10 @@ class DistributedDataParallel(nn.Module):
             self.require_backward_grad_sync = previous
 
     def _on_gradient(self, parameter: Tensor) -> None:
-        """Note that a parameter's gradient is complete; the hook of every trainable parameter."""
+        """Mark a parameter's gradient as complete; the hook of every trainable parameter.
+
+        The first in a backward pass registers `_finish_backward`.
+        """
         if not self._is_reduction_due:
             return
         if len(self._missing) == len(self._trainable):  # the first gradient of this pass

@@ -112,6 +112,7 @@ class Dist:
         self._thread: threading.Thread | None = None
 
     def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError with the list of the functions there are."""
         offered = ", ".join(sorted(known for known in vars(Dist) if not known.startswith("_")))
         raise AttributeError(f"The simulated cluster has no {name!r}; it offers {offered}.")
 

@@ -94,9 +94,9 @@ def test_a_small_network_is_bound_by_the_host_and_a_large_one_is_not(sim):
 def test_one_small_call_takes_by_events_what_was_measured():
     """An addition 25 to 26 µs, layer norm 46, linear 53 to 55: NeuSight, training part, T4 and A100."""
     card = profiles.load("A100")
-    assert host.between_events(2e-6, card) == pytest.approx(25.5e-6, rel=0.05)
-    assert host.between_events(4e-6, card, library=True) == pytest.approx(46.5e-6, rel=0.05)
-    linear = host.between_events(5e-6, card, library=True, views=3)
+    assert host.seconds_between_events(2e-6, card) == pytest.approx(25.5e-6, rel=0.05)
+    assert host.seconds_between_events(4e-6, card, library=True) == pytest.approx(46.5e-6, rel=0.05)
+    linear = host.seconds_between_events(5e-6, card, library=True, views=3)
     assert linear == pytest.approx(54e-6, rel=0.15)
 
 
