@@ -60,7 +60,7 @@ __all__ = [
 
 
 def unavailable_reason() -> str | None:
-    """Return in one sentence why this process cannot have the simulated device, or None."""
+    """Return why this process cannot have the simulated device, as one sentence, or None if it can."""
     try:
         from torch.utils.backend_registration import (  # noqa: F401
             _setup_privateuseone_for_python_backend,
@@ -76,11 +76,11 @@ def unavailable_reason() -> str | None:
 
 
 problem = unavailable_reason
-"""The name that notebooks use."""
+"""The name under which notebooks call `unavailable_reason`."""
 
 
 def disable_for(device: torch.device | str) -> str | None:
-    """Keep the simulated device out of this process, which trains on a real one.
+    """Do not register the simulated device in this process, because it trains on the real ``device``.
 
     PyTorch trains on one kind of accelerator in a process: with the simulated device registered, a backward
     pass on any other fails an assertion of PyTorch's. Where CUDA or XPU have been initialized,
@@ -89,7 +89,7 @@ def disable_for(device: torch.device | str) -> str | None:
     Returns
     -------
     str or None
-        Why it is too late, where the simulated device is registered already; else None.
+        An error message if the simulated device is registered already; else None.
     """
     from . import backend
 
@@ -97,14 +97,15 @@ def disable_for(device: torch.device | str) -> str | None:
 
 
 def self_test() -> str | None:
-    """Return None where a small training step works on a simulated device, else what went wrong.
+    """Run a small training step on a simulated device; return None if it works, else the error message.
 
-    The step runs once in a process, on a device of its own, and changes no state of the others.
+    The step runs once in a process (later calls return the cached result), on a device of its own that
+    leaves the others' state unchanged. If there is no simulated device yet, ``sim:0`` is enabled first.
 
     Raises
     ------
     RuntimeError
-        Where this PyTorch cannot register a device from Python; see `unavailable_reason`.
+        If this PyTorch cannot register a device from Python; see `unavailable_reason`.
     """
     from . import selftest
 
@@ -113,7 +114,7 @@ def self_test() -> str | None:
 
 
 def enabled() -> bool:
-    """Return whether there is a simulated device in this process."""
+    """Return whether this process has a simulated device: whether `enable` has been called."""
     return bool(MACHINE.devices)
 
 
@@ -128,26 +129,27 @@ def enable(profile: str = "T4", devices: int = 1, memory: int | str | None = Non
     profile
         The GPU to simulate, such as ``"T4"``, ``"A100"`` or ``"RTX 4090"``; see ``simgpu.profiles.names()``.
     devices
-        How many.
+        How many simulated devices there shall be, 1 to 64.
     memory
-        Of each device, in bytes or as ``"300 MB"`` or ``"15 GiB"``; by default the profile's.
+        The capacity of each device, in bytes or as ``"300 MB"`` or ``"15 GiB"``; by default the profile's.
 
     Raises
     ------
     RuntimeError
-        Where this PyTorch cannot register a device from Python; see `unavailable_reason`.
+        If this PyTorch cannot register a device from Python; see `unavailable_reason`.
     ValueError
-        Where an argument is wrong, or a device that still holds tensors would shrink or go.
+        If an argument is invalid, or if a device that holds tensors would be removed, or get less memory than
+        they take.
     """
     reason = unavailable_reason()
     if reason is not None:
         raise RuntimeError(reason)
     from . import backend
 
-    chosen = load(profile)
+    gpu_profile = load(profile)
     if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= 64:
         raise ValueError(f"devices={devices!r}: give a whole number from 1 to 64.")
-    capacity = chosen.total_memory if memory is None else parse_memory(memory)
+    capacity = gpu_profile.total_memory if memory is None else parse_memory(memory)
     backend.register()
     if any(device.allocator.allocated for device in MACHINE.devices[devices:]):
         gc.collect()  # an old traceback may still hold tensors
@@ -157,31 +159,31 @@ def enable(profile: str = "T4", devices: int = 1, memory: int | str | None = Non
                 f"sim:{device.index} still holds tensors; delete them before asking for {devices} devices."
             )
     kept = MACHINE.devices[:devices]
-    before = [device.allocator.capacity for device in kept]
+    old_capacities = [device.allocator.capacity for device in kept]
     try:
         for device in kept:
             device.allocator.capacity = capacity
-    except ValueError:  # all of them change, or none
-        for device, old in zip(kept, before, strict=True):
+    except ValueError:  # all capacities change, or none
+        for device, old in zip(kept, old_capacities, strict=True):
             device.allocator.capacity = old
         raise
     for device in kept:
-        device.profile = chosen
-        device.clock.use(chosen)
+        device.profile = gpu_profile
+        device.clock.set_profile(gpu_profile)
     del MACHINE.devices[devices:]
     for index in range(len(MACHINE.devices), devices):
-        MACHINE.devices.append(Device(index, chosen, capacity, MACHINE.host))
+        MACHINE.devices.append(Device(index, gpu_profile, capacity, MACHINE.host))
     MACHINE.current = min(MACHINE.current, devices - 1)
     return MACHINE.devices[0].torch_device
 
 
 def first() -> torch.device:
-    """Return ``sim:0``, after `enable` with its defaults where there is no simulated device.
+    """Return the device ``sim:0``; if there is no simulated device, call `enable` with its defaults first.
 
     Raises
     ------
     RuntimeError
-        Where this PyTorch cannot register a device from Python; see `unavailable_reason`.
+        If this PyTorch cannot register a device from Python; see `unavailable_reason`.
     """
     return MACHINE.devices[0].torch_device if MACHINE.devices else enable()
 
@@ -190,9 +192,11 @@ def first() -> torch.device:
 def temporary_device(
     memory: int | str, profile: str = "T4", *, expandable_segments: bool = False
 ) -> Iterator[torch.device]:
-    """Add one simulated device within a ``with`` block; the existing ones and their tensors stay as they are.
+    """Return a context manager that adds one simulated device and yields it as a ``torch.device``.
 
-    Within the block it is the current simulated device. Drop its tensors before the block ends.
+    Within the block it is the current simulated device; delete its tensors before the block ends. The
+    existing devices and their tensors stay as they are. If there is no simulated device yet, ``sim:0`` is
+    enabled first, and stays.
 
     Parameters
     ----------
@@ -206,7 +210,7 @@ def temporary_device(
     Raises
     ------
     RuntimeError
-        Where this PyTorch cannot register a device from Python; see `unavailable_reason`.
+        If this PyTorch cannot register a device from Python; see `unavailable_reason`.
     """
     first()
     device = Device(
@@ -217,31 +221,33 @@ def temporary_device(
         expandable_segments=expandable_segments,
     )
     MACHINE.devices.append(device)
-    before, MACHINE.current = MACHINE.current, device.index
+    previous_index, MACHINE.current = MACHINE.current, device.index
     try:
         yield device.torch_device
     finally:
         MACHINE.devices.remove(device)
-        MACHINE.current = before
+        MACHINE.current = previous_index
 
 
 def profile(device: torch.device | str | int | None = None) -> Profile:
-    """Return the figures of the GPU that a device simulates."""
+    """Return the profile (the figures) of the GPU that a device simulates; None means the current device."""
     return MACHINE.device(device).profile
 
 
 def clock(device: torch.device | str | int | None = None) -> _clock.Clock:
-    """Return a device's clock. Its times are modelled, in seconds."""
+    """Return a device's virtual clock; None means the current device. Its times are modelled, in seconds."""
     return MACHINE.device(device).clock
 
 
 def host_work(seconds: float, name: str = N_("host work")) -> None:
-    """Let the host be busy for so long on the virtual clock, with loading data for example.
+    """Advance the host's virtual clock by ``seconds``, for work that is not simulated, such as data loading.
+
+    ``name`` labels the span in a timeline.
 
     Raises
     ------
     ValueError
-        Where ``seconds`` is negative.
+        If ``seconds`` is negative.
     """
     MACHINE.host.advance(seconds, name)
     MACHINE.run_arrivals()
@@ -249,7 +255,7 @@ def host_work(seconds: float, name: str = N_("host work")) -> None:
 
 @contextlib.contextmanager
 def count() -> Iterator[Counters]:
-    """Count launches, synchronizations and copies within a ``with`` block."""
+    """Return a context manager that counts launches, synchronizations and copies; yields `Counters`."""
     counters = Counters()
     MACHINE.counting.append(counters)
     try:
@@ -260,7 +266,7 @@ def count() -> Iterator[Counters]:
 
 @contextlib.contextmanager
 def timeline() -> Iterator[_timeline.Timeline]:
-    """Record the spans of the virtual clock within a ``with`` block, to plot or to export."""
+    """Return a context manager that records the virtual clock's spans; yields a `timeline.Timeline`."""
     spans: list[_clock.Span] = []
     record = spans.append
     MACHINE.host.listeners.append(record)

@@ -1,26 +1,25 @@
 """The memory of a simulated GPU: a model of PyTorch's caching allocator, in plain Python.
 
-Asking the driver for GPU memory is slow. So PyTorch asks for large *segments*, cuts *blocks* from them,
-and keeps what is freed for the next request. That is why *reserved* memory (the segments) is more than
+Requesting GPU memory from the driver is slow. So PyTorch requests large *segments*, cuts *blocks* from them,
+and keeps freed blocks for later requests. That is why *reserved* memory (the segments) is more than
 *allocated* memory (the blocks in use), and why a request can fail although enough bytes are free.
 
 What is modelled, after ``c10/cuda/CUDACachingAllocator.cpp`` of PyTorch, with its default settings:
 
-- A request is rounded up to 512 bytes. Up to 1 MiB it comes from the small pool, whose segments have
-  2 MiB. Above that it comes from the large pool, whose segments have 20 MiB for requests under 10 MiB,
-  and otherwise the size of the request, rounded up to 2 MiB.
-- The smallest free chunk that is large enough is taken (best fit). What is left of it stays free if it
-  is worth keeping: at least 512 bytes in the small pool, more than 1 MiB in the large one. Otherwise
-  the block gets all of it.
+- A request is rounded up to 512 bytes. Up to 1 MiB it is served from the small pool, with segments of 2 MiB.
+  Above that it is served from the large pool, with segments of 20 MiB for requests under 10 MiB, and
+  otherwise of the size of the request, rounded up to 2 MiB.
+- The smallest free chunk that is large enough is taken (best fit). The rest of it becomes a free chunk if it
+  has at least 512 bytes in the small pool, or more than 1 MiB in the large one. Otherwise the block gets the
+  whole chunk.
 - A freed block merges with the free chunks on either side, never across segments.
-- When a new segment would exceed the capacity, all segments without a block in use go back to the
-  driver, and the request is tried once more. If it still does not fit: `torch.OutOfMemoryError`.
+- If a new segment would exceed the capacity, all segments without a block in use are returned to the
+  driver, and the request is retried. If it still does not fit, `torch.OutOfMemoryError` is raised.
 
 What is not modelled: the memory that a CUDA context, cuBLAS or cuDNN takes for itself, other processes,
 a pool for each stream (here a freed block may be used again at once, on any stream), the private pools
 of CUDA graphs, and the settings of ``PYTORCH_ALLOC_CONF``. One of them, expandable segments, is in
-`simgpu.expandable`. Nothing is stored at the addresses: the values of a simulated tensor lie in the
-computer's own memory.
+`simgpu.expandable`. Nothing is stored at the addresses: the values of a simulated tensor are in host memory.
 """
 
 from __future__ import annotations
@@ -42,28 +41,28 @@ LARGEST_SMALL = MIB
 SMALL_SEGMENT = 2 * MIB
 LARGE_SEGMENT = 20 * MIB
 OWN_SEGMENT_FROM = 10 * MIB
-"""From this many bytes on, a request gets a segment of its own size."""
+"""A request of at least this many bytes gets a segment of its own size."""
 SEGMENT_ROUNDING = 2 * MIB
 FIRST_ADDRESS = 0x7F00_0000_0000
-"""Where the first segment lies; it only has to look like an address."""
+"""The address of the first segment; nothing is stored there."""
 
 
 @dataclass(eq=False, slots=True)
 class Segment:
-    """A stretch of device memory that came from the driver in one piece."""
+    """A contiguous range of device memory that the allocator got from the driver in one request."""
 
     address: int
     size: int
     pool: Pool
 
     def mapped_ranges(self) -> list[tuple[int, int]]:
-        """Return where there is memory behind its addresses: the first one, and how many bytes."""
+        """Return the (address, number of bytes) of each range of its addresses that has memory behind it."""
         return [(self.address, self.size)]
 
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """A piece of a segment, allocated by `Allocator.allocate`. It is equal only to itself."""
+    """A part of a segment that `Allocator.allocate` returned; compared by identity."""
 
     size: int  # bytes of the segment; 0 for a request of zero bytes
     requested: int  # bytes of the request
@@ -72,12 +71,12 @@ class Block:
 
     @property
     def offset(self) -> int:
-        """Bytes between the start of the segment and the block."""
+        """The distance in bytes from the start of the segment to the block; 0 for an empty block."""
         return self.address - self.segment.address if self.segment else 0
 
 
 class Stat:
-    """A figure of ``memory_stats()``: its value now, its peak, and the total of all increases."""
+    """A counter of ``memory_stats()``: current value, peak, and total of all increases."""
 
     __slots__ = ("current", "peak", "total")
 
@@ -85,7 +84,7 @@ class Stat:
         self.current = self.peak = self.total = 0
 
     def add(self, amount: int) -> None:
-        """Increase the value; a negative amount decreases it and leaves peak and total."""
+        """Add ``amount`` to the current value; if it is negative, peak and total do not change."""
         self.current = current = self.current + amount
         if amount > 0:
             self.total += amount
@@ -94,36 +93,36 @@ class Stat:
 
 
 class Usage:
-    """How much is in use (blocks, or segments) in one pool or in all.
+    """The blocks in use, or the segments held, in one pool or in all pools.
 
     Attributes
     ----------
     count, bytes, requested
-        The number, the bytes, and the bytes requested, each as a `Stat`.
+        Their number, their bytes, and the bytes that were requested, each as a `Stat`.
     """
 
     def __init__(self) -> None:
         self.count, self.bytes, self.requested = self.stats = (Stat(), Stat(), Stat())
 
     def add(self, size: int, requested: int) -> None:
-        """Count one more."""
+        """Count one more block or segment, of ``size`` bytes."""
         self.count.add(1)
         self.bytes.add(size)
         self.requested.add(requested)
 
     def grow(self, nbytes: int) -> None:
-        """Count more bytes, or fewer, of segments that were counted already."""
+        """Add ``nbytes`` (negative: subtract) to the bytes; the number of segments stays."""
         self.bytes.add(nbytes)
         self.requested.add(nbytes)
 
     def remove(self, size: int, requested: int) -> None:
-        """Count one less."""
+        """Count one block or segment less, of ``size`` bytes."""
         self.count.current -= 1
         self.bytes.current -= size
         self.requested.current -= requested
 
     def recount(self, sizes: list[int], requested: list[int]) -> None:
-        """Set what is in use now."""
+        """Set the current values to those of these blocks or segments; peaks and totals stay."""
         self.count.current = len(sizes)
         self.bytes.current, self.requested.current = sum(sizes), sum(requested)
 
@@ -133,14 +132,14 @@ Chunk = tuple[int, int, Segment]
 
 
 class Pool:
-    """The free chunks of one kind of segment: sorted by size to find one, by both ends to merge them.
+    """The free chunks of the segments of one kind, indexed by size and by both end addresses.
 
     Parameters
     ----------
     segment_type
         ``"small"`` or ``"large"``.
     least_rest
-        The fewest bytes that are worth splitting off a chunk.
+        The fewest bytes that are split off a chunk as a free chunk of their own.
     """
 
     def __init__(self, segment_type: str, least_rest: int) -> None:
@@ -153,26 +152,29 @@ class Pool:
         self.by_end: dict[int, Chunk] = {}
 
     def put(self, size: int, address: int, segment: Segment, _insort=insort) -> None:
-        """Add a free chunk. (`insort` as a default: a global may be gone when the interpreter exits.)"""
+        """Add a free chunk to the indexes, without merging.
+
+        ``insort`` is a default argument because a global may be gone when the interpreter exits.
+        """
         chunk = (size, address, segment)
         _insort(self.chunks, chunk)
         self.by_start[address] = self.by_end[address + size] = chunk
 
     def put_merged(self, size: int, address: int, segment: Segment) -> None:
-        """Add a free chunk, merged with the free chunks on either side."""
-        after = self.by_start.get(address + size)
-        if after is not None:
-            self.take(after)
-            size += after[0]
-        before = self.by_end.get(address)
-        if before is not None:
-            self.take(before)
-            size += before[0]
-            address = before[1]
+        """Add a free chunk, merged with the adjacent free chunks of its segment."""
+        next_chunk = self.by_start.get(address + size)
+        if next_chunk is not None:
+            self.take(next_chunk)
+            size += next_chunk[0]
+        previous_chunk = self.by_end.get(address)
+        if previous_chunk is not None:
+            self.take(previous_chunk)
+            size += previous_chunk[0]
+            address = previous_chunk[1]
         self.put(size, address, segment)
 
     def take(self, chunk: Chunk, _bisect=bisect_left) -> None:
-        """Remove a free chunk."""
+        """Remove a free chunk from the indexes."""
         size, address, _ = chunk
         del self.chunks[_bisect(self.chunks, chunk)]
         del self.by_start[address], self.by_end[address + size]
@@ -184,28 +186,27 @@ class Pool:
         self.by_end.clear()
 
     def idle_segments(self) -> list[Chunk]:
-        """Return the chunks that are whole segments."""
+        """Return the free chunks that are whole segments, that is the segments with no block in use."""
         return [chunk for chunk in self.chunks if chunk[0] == chunk[2].size]
 
 
 class Allocator:
-    """Gives out and takes back the memory of one simulated device.
+    """A caching allocator for the memory of one simulated device.
 
-    It may be used from several threads. `free` may be called at any moment, also by Python's garbage
-    collector in the middle of another call: such a block waits until that call is done. What is true is
-    kept in two sets, of segments and of blocks in use; should Ctrl-C stop a change halfway, the rest is
-    derived from them again.
+    It is thread-safe. `free` may be called at any moment, also by Python's garbage collector during
+    another call: such a block is queued. The state is kept in two sets, the segments held and the blocks in
+    use; if Ctrl-C interrupts a change, `_rebuild` derives everything else from them.
 
     Parameters
     ----------
     capacity
         The device's memory, in bytes.
     index
-        The device's number, for the messages.
+        The device's number, for error messages.
     """
 
     expandable = False
-    """Whether its segments grow page by page: those of `simgpu.expandable.ExpandableAllocator` do."""
+    """Whether segments grow page by page, as those of `simgpu.expandable.ExpandableAllocator`."""
     _least_rest_of_large = LARGEST_SMALL + 1
 
     def __init__(self, capacity: int, index: int = 0) -> None:
@@ -224,18 +225,18 @@ class Allocator:
         self._in_change = False
         self._lock = threading.Lock()
         self.on_event: Callable[[str, int, int], None] | None = None
-        """Called with every event while a history is recorded: what, the address, the bytes."""
+        """Called with every event (action, address, bytes) while a history is recorded; else None."""
         self.capacity = capacity
 
     def allocate(self, nbytes: int) -> Block:
-        """Give out a block of at least ``nbytes`` bytes.
+        """Allocate a block of at least ``nbytes`` bytes.
 
-        Zero bytes take no memory: the block has size 0, and freeing it does nothing.
+        A request of zero bytes takes no memory: the block has size 0, and freeing it does nothing.
 
         Raises
         ------
         torch.OutOfMemoryError
-            If it does not fit, also after giving idle segments back. Nothing in use is touched.
+            If it does not fit even after idle segments were returned to the driver. Blocks in use stay valid.
         ValueError
             If ``nbytes`` is negative.
         """
@@ -270,12 +271,14 @@ class Allocator:
         return block
 
     def free(self, block: Block) -> None:
-        """Take a block back. Its memory stays reserved, ready for the next request.
+        """Free a block. Its memory stays reserved for later requests.
+
+        While another call holds the lock, the block is queued and freed by a later call.
 
         Raises
         ------
         RuntimeError
-            If the block is not in use: freed before, or given out by another device's allocator.
+            If the block is not in use: freed before, or allocated by another device's allocator.
         """
         if block not in self._live_blocks:
             if block.size == 0:
@@ -292,7 +295,7 @@ class Allocator:
             self._release(block)
 
     def empty_cache(self) -> None:
-        """Give the segments without a block in use back to the driver."""
+        """Return the segments without a block in use to the driver, as ``torch.cuda.empty_cache`` does."""
         with self._lock:
             self._settle_pending()
             self._in_change = True
@@ -300,19 +303,20 @@ class Allocator:
             self._in_change = False
 
     def reset_peak(self) -> None:
-        """Let all peaks begin again at what is in use now."""
+        """Set all peaks to the current values."""
         self._settle_if_idle()
         for stat in self._stats():
             stat.peak = stat.current
 
     def reset_accumulated(self) -> None:
-        """Let all sums, of what was ever allocated and freed, begin again."""
+        """Set the counts of retries and errors to 0, and all totals to the current values."""
         self._settle_if_idle()
         self._retries = self._ooms = self._mapped = self._unmapped = 0
         for stat in self._stats():
             stat.total = stat.current
 
     def _stats(self) -> Iterator[Stat]:
+        """Yield every `Stat` of the allocator."""
         for owner in (
             self._small.blocks,
             self._small.segments,
@@ -324,34 +328,34 @@ class Allocator:
 
     @property
     def allocated(self) -> int:
-        """Bytes of the blocks in use, rounding included."""
+        """Bytes of the blocks in use, including rounding."""
         self._settle_if_idle()
         return self._blocks.bytes.current
 
     @property
     def reserved(self) -> int:
-        """Bytes of all segments."""
+        """Bytes of all segments held."""
         self._settle_if_idle()
         return self._segments.bytes.current
 
     @property
     def max_allocated(self) -> int:
-        """The most bytes allocated at once since the last `reset_peak`."""
+        """The peak of `allocated` since the last `reset_peak`."""
         return self._blocks.bytes.peak
 
     @property
     def max_reserved(self) -> int:
-        """The most bytes reserved at once since the last `reset_peak`."""
+        """The peak of `reserved` since the last `reset_peak`."""
         return self._segments.bytes.peak
 
     @property
     def free_memory(self) -> int:
-        """Bytes of the device that no segment holds."""
+        """Bytes of the device that belong to no segment."""
         return self.capacity - self.reserved
 
     @property
     def capacity(self) -> int:
-        """The device's memory in bytes. Setting it below what is in use is refused (`ValueError`)."""
+        """The device's memory in bytes. Setting it below what is in use raises ValueError."""
         return self._capacity
 
     @capacity.setter
@@ -368,7 +372,7 @@ class Allocator:
         self._capacity = nbytes
 
     def stats(self) -> dict[str, int]:
-        """Return the figures of ``torch.cuda.memory_stats()``, under its names.
+        """Return the figures of ``torch.cuda.memory_stats()`` by its keys.
 
         For the inactive splits (free chunks in segments that are partly in use) there is only
         ``current``; an active block is always an allocated one here.
@@ -412,13 +416,13 @@ class Allocator:
         return figures
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Return the segments and what lies in them, in the shape of ``torch.cuda.memory_snapshot()``."""
+        """Return the segments and their blocks in the format of ``torch.cuda.memory_snapshot()``."""
         with self._lock:
             self._settle_pending()
             return [self._describe(*segment) for segment in self._layout()]
 
     def summary(self) -> str:
-        """Return a small table of the memory in use, like ``torch.cuda.memory_summary()``."""
+        """Return a table of the memory in use as text, like ``torch.cuda.memory_summary()``."""
         figures = self.stats()
         lines = [
             f"sim:{self.index} memory (modelled): capacity {format_size(self.capacity)}, "
@@ -444,7 +448,7 @@ class Allocator:
         return "\n".join(lines)
 
     def _release(self, block: Block) -> None:
-        """Take a block back and merge it with the free chunks beside it; the lock is held."""
+        """Free a block and merge it with the adjacent free chunks; the caller holds the lock."""
         self._in_change = True
         self._live_blocks.remove(block)
         segment = block.segment
@@ -457,7 +461,10 @@ class Allocator:
             self.on_event("free", block.address, block.requested)
 
     def _add_segment(self, pool: Pool, size: int) -> None:
-        """Get a segment for a request of ``size`` bytes (rounded) from the driver, or raise."""
+        """Add a segment large enough for a request of ``size`` bytes (rounded) as a free chunk.
+
+        If the device is full, return idle segments to the driver and try again, else raise OutOfMemoryError.
+        """
         total = _segment_size(size)
         if self._segments.bytes.current + total > self._capacity:
             self._release_idle()
@@ -475,11 +482,11 @@ class Allocator:
             self.on_event("segment_alloc", segment.address, total)
 
     def _choose_chunk(self, pool: Pool, position: int) -> Chunk:
-        """Return the free chunk to cut a block from; at ``position`` is the smallest that is large enough."""
+        """Return the free chunk to cut a block from; ``pool.chunks[position]`` is the smallest that fits."""
         return pool.chunks[position]
 
     def _fail(self, size: int) -> NoReturn:
-        """Note that a request of ``size`` bytes does not fit, end the change and raise."""
+        """Count an out-of-memory error for a request of ``size`` bytes, and raise torch.OutOfMemoryError."""
         self._ooms += 1
         self._in_change = False
         if self.on_event:
@@ -487,7 +494,7 @@ class Allocator:
         raise torch.OutOfMemoryError(self._out_of_memory(_segment_size(size)))
 
     def _release_idle(self) -> None:
-        """Give the segments without a block in use back to the driver; within a change."""
+        """Return the segments without a block in use to the driver; `_in_change` is set by the caller."""
         for pool in (self._small, self._large):
             for chunk in pool.idle_segments():
                 size, _, segment = chunk
@@ -499,7 +506,7 @@ class Allocator:
                     self.on_event("segment_free", segment.address, size)
 
     def _out_of_memory(self, nbytes: int) -> str:
-        """Return CUDA's sentence, with this device's figures."""
+        """Return CUDA's out-of-memory message for a request of ``nbytes``, with this device's figures."""
         allocated, reserved = self._blocks.bytes.current, self._segments.bytes.current
         return (
             f"sim out of memory. Tried to allocate {format_size(nbytes)}. GPU {self.index} has a total "
@@ -514,13 +521,16 @@ class Allocator:
         )
 
     def _settle_if_idle(self) -> None:
-        """Settle before figures are read, unless a call under way will do it."""
+        """Call `_settle_pending` before figures are read, unless another call holds the lock."""
         if (self._in_change or self._pending_frees) and not self._lock.locked():
             with self._lock:
                 self._settle_pending()
 
     def _settle_pending(self) -> None:
-        """Mend what Ctrl-C left halfway, then free the blocks that wait; the lock is held."""
+        """Repair the state if a change was interrupted, then free the queued blocks.
+
+        The caller holds the lock.
+        """
         if self._in_change:
             self._rebuild()
         while self._pending_frees:
@@ -529,7 +539,7 @@ class Allocator:
             self._pending_frees.pop(0)
 
     def _rebuild(self) -> None:
-        """Derive the free chunks and the figures of now from the segments held and the blocks in use."""
+        """Recompute the free chunks and current figures from the segments held and the blocks in use."""
         live, held = list(self._live_blocks), list(self._segments_held)
         for pool in (self._small, self._large):
             pool.clear()
@@ -545,14 +555,14 @@ class Allocator:
         self._in_change = False
 
     def _recount(self, usage: Usage, segments: list[Segment]) -> None:
-        """Count anew these segments."""
+        """Set the current values of ``usage`` to those of these segments."""
         sizes = [segment.size for segment in segments]
         usage.recount(sizes, sizes)
 
     def _layout(self) -> list[tuple[Segment, int, int, list[Block | Chunk]]]:
-        """Return each segment's memory with the blocks and the free chunks in it, all by address.
+        """Return the blocks and free chunks of each mapped range, sorted by address.
 
-        Of each the segment, where its memory begins, how many bytes it has, and what lies there.
+        Each entry is (segment, start address, bytes, list of `Block` or `Chunk`).
         """
         inside: dict[Segment, list[Block]] = {
             segment: [] for segment in sorted(self._segments_held, key=_address)
@@ -579,7 +589,7 @@ class Allocator:
     def _describe(
         self, segment: Segment, start: int, length: int, pieces: list[Block | Chunk]
     ) -> dict[str, Any]:
-        """Return one segment of a snapshot."""
+        """Return the dict of one segment in `snapshot`; the arguments are an entry of `_layout`."""
         blocks = []
         for piece in pieces:
             if isinstance(piece, Block):
@@ -604,7 +614,7 @@ class Allocator:
 
 
 def _segment_size(size: int) -> int:
-    """Return how many bytes a request of ``size`` bytes (rounded) asks of the driver."""
+    """Return how many bytes are requested from the driver for a request of ``size`` bytes (rounded)."""
     if size <= LARGEST_SMALL:
         return SMALL_SEGMENT
     if size < OWN_SEGMENT_FROM:
@@ -613,7 +623,7 @@ def _segment_size(size: int) -> int:
 
 
 def format_size(nbytes: int) -> str:
-    """Return a number of bytes as PyTorch's messages write it, such as ``"2.00 GiB"``."""
+    """Return a number of bytes in the format of PyTorch's messages, such as ``"2.00 GiB"``."""
     if nbytes <= 1024:
         return _("{nbytes} bytes").format(nbytes=nbytes)
     for unit in ("KiB", "MiB"):

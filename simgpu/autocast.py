@@ -1,7 +1,7 @@
 """Automatic mixed precision on the simulated device: the operations that CUDA casts, by list.
 
-The lists are those of PyTorch's ``ATen/autocast_mode.h``, which documents them under "Autocast Op
-Reference". What is on no list runs in the dtype it is given. ``rms_norm`` came onto CUDA's list in
+The lists are those of PyTorch's ``ATen/autocast_mode.h``, documented under "Autocast Op
+Reference". An operation on no list runs in the dtype of its inputs. ``rms_norm`` came onto CUDA's list in
 PyTorch 2.12: here it is on the list where the PyTorch that runs has it there.
 """
 
@@ -45,7 +45,7 @@ FLOAT32_RESULT = (
     "prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm "
     "linalg_matrix_norm linalg_matrix_norm.str_ord sum sum.dim_IntList norm.Scalar norm.ScalarOpt_dim"
 )
-"""These give a float32 result, unless the program asks for a dtype."""
+"""These return float32, unless the caller passes ``dtype``."""
 
 WIDEST = (
     "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add stack cat"
@@ -58,7 +58,7 @@ COMPOSITE = (
     "upsample_nearest2d.vec upsample_nearest3d.vec upsample_linear1d.vec upsample_bilinear2d.vec "
     "upsample_trilinear3d.vec upsample_bicubic2d.vec"
 )
-"""On no list of PyTorch's, and composed of operations that are; decomposed here, for inference mode too."""
+"""Not on PyTorch's lists, but composed of operations that are; decomposed here, for inference mode too."""
 
 BANNED = "binary_cross_entropy"
 
@@ -67,6 +67,7 @@ _cast_weights: dict[tuple[int, torch.dtype], tuple[weakref.ref[Tensor], Tensor]]
 
 
 def _is_eligible(x: Any) -> bool:
+    """Return whether autocast may cast a value: a simulated floating-point tensor other than float64."""
     return (
         isinstance(x, Tensor)
         and x.device.type == "sim"
@@ -76,6 +77,10 @@ def _is_eligible(x: Any) -> bool:
 
 
 def _cast(x: Any, dtype: torch.dtype) -> Any:
+    """Return a value cast to ``dtype`` if it is eligible, else unchanged; lists and tuples item by item.
+
+    The copy of a float32 leaf that requires a gradient (a weight) is cached until `clear_cache`.
+    """
     if isinstance(x, (list, tuple)):
         return type(x)(_cast(item, dtype) for item in x)
     if not _is_eligible(x) or x.dtype is dtype:
@@ -92,12 +97,15 @@ def _cast(x: Any, dtype: torch.dtype) -> Any:
     return cached[1]
 
 
-def _to(always: torch.dtype | None, op: Any) -> Callable[..., Any]:
-    """Return the rule that casts all tensors to a dtype, by default to the one autocast has now."""
+def _cast_all(fixed_dtype: torch.dtype | None, op: Any) -> Callable[..., Any]:
+    """Return the autocast kernel that casts all tensors to ``fixed_dtype``, then calls ``op``.
+
+    None means the dtype of the autocast context in effect at the call.
+    """
 
     def rule(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(_KEYS):
-            dtype = always or torch.get_autocast_dtype("sim")
+            dtype = fixed_dtype or torch.get_autocast_dtype("sim")
             kwargs = {key: _cast(value, dtype) for key, value in kwargs.items()}
             return op(*(_cast(x, dtype) for x in args), **kwargs)
 
@@ -105,6 +113,7 @@ def _to(always: torch.dtype | None, op: Any) -> Callable[..., Any]:
 
 
 def _float32_result(op: Any) -> Callable[..., Any]:
+    """Return the autocast kernel that casts the first tensor to float32, unless ``dtype`` is passed."""
     names = [a.name for a in op._schema.arguments]
     position = names.index("dtype") if "dtype" in names else None
 
@@ -121,6 +130,8 @@ def _float32_result(op: Any) -> Callable[..., Any]:
 
 
 def _to_widest(op: Any) -> Callable[..., Any]:
+    """Return the autocast kernel that casts all tensors to float32 if their dtypes differ."""
+
     def rule(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(_KEYS):
             dtypes = {x.dtype for x in tree_leaves((args, kwargs)) if _is_eligible(x)}
@@ -133,10 +144,12 @@ def _to_widest(op: Any) -> Callable[..., Any]:
 
 
 def _decomposed(op: Any) -> Callable[..., Any]:
+    """Return the autocast kernel that runs ``op`` by its decomposition, so that the parts are cast."""
     return lambda *args, **kwargs: decompose(op, args, kwargs)
 
 
 def _banned(*args: Any, **kwargs: Any) -> Any:
+    """Raise the RuntimeError of CUDA's autocast for an operator that is unsafe in float16."""
     raise RuntimeError(
         "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
         "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
@@ -148,22 +161,25 @@ def _banned(*args: Any, **kwargs: Any) -> Any:
 
 
 def _is_on_cudas_list(name: str) -> bool:
-    """Whether CUDA's autocast has a rule for an operation; every build of PyTorch can say so."""
+    """Return whether CUDA's autocast has a rule for an operator, also in a build without CUDA."""
     return torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "AutocastCUDA")
 
 
 def clear_cache() -> None:
-    """Forget the weights' 16-bit copies, as the end of the outermost autocast does."""
+    """Delete the cached 16-bit copies of weights, as the end of the outermost autocast does."""
     _cast_weights.clear()
 
 
 def register(library: Any, fallback: Any) -> list[Callable[..., Any]]:
-    """Register the rules and return them; ``library`` is of the namespace aten, ``fallback`` of all."""
+    """Register the autocast kernels for the simulated device, and return them.
+
+    ``library`` is the torch.library.Library of the namespace aten, ``fallback`` that of all namespaces.
+    """
     fallback.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     registered: list[Callable[..., Any]] = []
     rules = {
-        LOWER_PRECISION: partial(_to, None),
-        FLOAT32: partial(_to, torch.float32),
+        LOWER_PRECISION: partial(_cast_all, None),
+        FLOAT32: partial(_cast_all, torch.float32),
         FLOAT32_RESULT: _float32_result,
         WIDEST: _to_widest,
         COMPOSITE: _decomposed,

@@ -1,7 +1,7 @@
-"""Make PyTorch know the simulated device: register its name, then fill the gaps a Python device has.
+"""Register the simulated device with PyTorch, and patch what PyTorch lacks for a Python device.
 
 `register` runs once in a process, when a program first asks for the device. Before that nothing in
-PyTorch is touched. Each patch below says what it is for; all of them leave other devices alone.
+PyTorch is changed. The patches change nothing for other devices.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from . import autocast, backward_errors, data_parallel, generator, kernels, seri
 from .machine import MACHINE
 from .messages import N_, _
 from .module import Event, SimModule, Stream
-from .tensor import SimTensor, is_pinned, mark_pinned, run
+from .tensor import SimTensor, dispatch, is_pinned, mark_pinned
 
 _failures: list[str] = []
 _disabled_for: list[str] = []  # real devices that this process trains on
-_libraries: list[Any] = []  # a library that is collected takes its kernels with it
+_libraries: list[Any] = []  # kept: a garbage-collected Library unregisters its kernels
 
 
 def unavailable_reason() -> str | None:
-    """Return in one sentence why this PyTorch cannot have the device, or None."""
+    """Return why this process cannot have the simulated device, as one sentence, or None if it can."""
     if _failures:
         return _failures[0]
     if real := _accelerator_in_use():
@@ -53,18 +53,21 @@ ONE_KIND = N_("PyTorch trains on one kind of accelerator in a process, so the si
 
 
 def _accelerator_in_use() -> str | None:
-    """The real accelerator that keeps the device out, if one does."""
+    """Return the real accelerator that keeps the simulated device out of this process, or None."""
     used = [*_disabled_for, *(k for k in ("cuda", "xpu") if getattr(torch, k).is_initialized())]
     return used[0] if used and not _libraries else None
 
 
 def is_disabled() -> bool:
-    """Return whether a real accelerator, in use, is what keeps the device out."""
+    """Return whether a real accelerator in use keeps the simulated device out of this process."""
     return _accelerator_in_use() is not None
 
 
 def disable_for(device: torch.device | str) -> str | None:
-    """Stay out of a process that trains on this device; return why it is too late, or None."""
+    """Record that this process trains on the real ``device``; see `simgpu.disable_for`.
+
+    Return an error message if the simulated device is registered already, else None.
+    """
     kind = torch.device(device).type
     _disabled_for.clear()
     if kind in ("cpu", "meta", "sim"):
@@ -76,12 +79,12 @@ def disable_for(device: torch.device | str) -> str | None:
 
 
 def register() -> None:
-    """Register the device ``sim`` with PyTorch; do nothing the second time.
+    """Register the device ``sim`` with PyTorch; do nothing if it is registered.
 
     Raises
     ------
     RuntimeError
-        Where this release of PyTorch wants it done in another way. From then on `unavailable_reason` says so.
+        If this release of PyTorch needs another way to register. Later, `unavailable_reason` returns why.
     """
     if _libraries:
         return
@@ -98,6 +101,7 @@ def register() -> None:
 
 
 def _register() -> None:
+    """Register the device, its kernels and fallbacks, and apply all patches to PyTorch."""
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     _setup_privateuseone_for_python_backend(
@@ -112,10 +116,10 @@ def _register() -> None:
         "NestedTensor",
     )  # the last three for factories called in C++
     for layout in layouts:
-        fallback.fallback(_run, f"{layout}PrivateUse1")
+        fallback.fallback(_dispatch_boxed, f"{layout}PrivateUse1")
     library = torch.library.Library("aten", "IMPL")
     _libraries.extend([fallback, library])
-    functions = [run, _run, SimTensor.__torch_dispatch__.__func__]
+    functions = [dispatch, _dispatch_boxed, SimTensor.__torch_dispatch__.__func__]
     functions += kernels.register(library) + autocast.register(library, fallback)
     _skip_in_dynamo(functions)
     _bypass_inductor()
@@ -128,14 +132,16 @@ def _register() -> None:
     storage.register()
     data_parallel.register()
     torch.serialization.register_package(5, serialize.tag, serialize.restore)
-    _clear_autocast_cache()
+    _patch_clear_autocast_cache()
 
 
-def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
-    return run(op, args, kwargs)
+def _dispatch_boxed(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call `tensor.dispatch` with the arguments of a boxed fallback kernel."""
+    return dispatch(op, args, kwargs)
 
 
-def _clear_autocast_cache() -> None:
+def _patch_clear_autocast_cache() -> None:
+    """Patch ``torch.clear_autocast_cache`` so that it clears the simulated device's cache too."""
     original = torch.clear_autocast_cache
 
     @functools.wraps(original)
@@ -147,7 +153,7 @@ def _clear_autocast_cache() -> None:
 
 
 def _skip_in_dynamo(functions: list[Any]) -> None:
-    """Let Dynamo skip the functions of this package: operations on the device run eagerly."""
+    """Make Dynamo skip these functions: operations on the simulated device run eagerly."""
     from torch._C._dynamo import eval_frame
 
     if hasattr(eval_frame, "set_code_exec_strategy"):
@@ -157,7 +163,7 @@ def _skip_in_dynamo(functions: list[Any]) -> None:
 
 
 def _bypass_inductor() -> None:
-    """Let Inductor, which has no codegen for this device, run a captured graph eagerly."""
+    """Patch ``torch.compile``'s Inductor to run a graph eagerly if it uses the simulated device."""
     call = torch._TorchCompileInductorWrapper.__call__
 
     @functools.wraps(call)
@@ -171,7 +177,7 @@ def _bypass_inductor() -> None:
 
 
 def _node_uses_sim(node: Any) -> bool:
-    """Whether the value or an argument of a node of a captured graph is on the device, or names it."""
+    """Return whether a node of an FX graph has a value or an argument on, or naming, the simulated device."""
 
     def is_sim(x: Any) -> bool:
         device = x.device if isinstance(x, Tensor) else x
@@ -184,6 +190,10 @@ def _node_uses_sim(node: Any) -> bool:
 
 
 def _patch_parameters() -> None:
+    """Patch ``Tensor.data`` and uninitialized parameters so that ``module.to("sim")`` keeps identity.
+
+    As on CUDA, the module's Parameter objects stay the same; lazy ones move when they are materialized.
+    """
     data = Tensor.data
     compatible = torch._has_compatible_shallow_copy_type
     materialize = UninitializedTensorMixin.materialize
@@ -193,7 +203,7 @@ def _patch_parameters() -> None:
 
     def set_data(self: Tensor, value: Tensor) -> None:
         if is_lazy(self) and isinstance(value, SimTensor):
-            self._sim_pending_device = value.device  # it has no values yet: moved when it gets them
+            self._sim_pending_device = value.device  # uninitialized: moved when it is materialized
         elif isinstance(self, SimTensor) or isinstance(value, SimTensor):
             _swap_contents(self, value)
         else:
@@ -251,22 +261,22 @@ def _patch_parameters() -> None:
 
 
 def _swap_contents(tensor: Tensor, value: Tensor) -> None:
-    """Set ``tensor.data``: take another's values and device, and keep identity, hooks and requires_grad.
+    """Set ``tensor.data`` to ``value``, also across devices: identity, hooks and requires_grad stay.
 
-    PyTorch's own setter cannot cross to a Python device, so two tensors swap their ``TensorImpl``.
+    PyTorch's own setter cannot change to or from a Python device, so the two swap their ``TensorImpl``.
     """
     is_parameter = isinstance(tensor, Parameter)
     hooks = tensor._backward_hooks
     later_hooks = getattr(tensor, "_post_accumulate_grad_hooks", None)
-    other = value.detach().requires_grad_(tensor.requires_grad)
-    if is_parameter and not isinstance(other, SimTensor):
-        other = Parameter(other, tensor.requires_grad)
-    torch._C._swap_tensor_impl(tensor, other)
-    tensor.__class__, other.__class__ = other.__class__, tensor.__class__
+    donor = value.detach().requires_grad_(tensor.requires_grad)
+    if is_parameter and not isinstance(donor, SimTensor):
+        donor = Parameter(donor, tensor.requires_grad)
+    torch._C._swap_tensor_impl(tensor, donor)
+    tensor.__class__, donor.__class__ = donor.__class__, tensor.__class__
     names = ("_payload", "_memory", "_is_param")
-    inner = [{n: t.__dict__.pop(n) for n in names if n in t.__dict__} for t in (tensor, other)]
-    tensor.__dict__.update(inner[1])
-    other.__dict__.update(inner[0])
+    attributes = [{n: t.__dict__.pop(n) for n in names if n in t.__dict__} for t in (tensor, donor)]
+    tensor.__dict__.update(attributes[1])
+    donor.__dict__.update(attributes[0])
     if is_parameter and isinstance(tensor, SimTensor):
         tensor._is_param = True
     if hooks is not None:
@@ -275,10 +285,11 @@ def _swap_contents(tensor: Tensor, value: Tensor) -> None:
         tensor._post_accumulate_grad_hooks = later_hooks
 
 
-# --- Pinned memory: ordinary memory with a flag that the clock reads
+# --- Pinned memory: ordinary memory with a flag, which decides how long copies take
 
 
 def _patch_pinned_memory(library: Any) -> None:
+    """Patch ``pin_memory``, ``is_pinned`` and the factories' ``pin_memory=True``."""
     if torch.cuda.is_available():
         _pin_for_cuda()
     else:
@@ -294,19 +305,21 @@ def _patch_pinned_memory(library: Any) -> None:
 
 
 def _pin(tensor: Tensor, device: Any = None) -> Tensor:
+    """Return a copy of a CPU tensor that is marked as pinned, and charge the host for it."""
     _charge_pinning(tensor)
     return mark_pinned(tensor.clone())
 
 
 def _charge_pinning(tensor: Tensor) -> None:
+    """Advance the virtual clock by the time of ``tensor.pin_memory()``, if there is a simulated device."""
     if MACHINE.devices:
         MACHINE.device().clock.pin(tensor.numel() * tensor.element_size())
 
 
 def _pin_for_cuda() -> None:
-    """Let memory be pinned for the real GPU, which PyTorch would otherwise ask of this device.
+    """Patch ``pin_memory`` and ``is_pinned`` to use CUDA, where PyTorch would ask the simulated device.
 
-    The memory is pinned for CUDA and marked for the simulated device as well.
+    The memory is pinned for CUDA, and marked as pinned for the simulated device too.
     """
     pin, pinned = Tensor.pin_memory, Tensor.is_pinned
 
@@ -331,6 +344,7 @@ def _pin_for_cuda() -> None:
 
 
 def _pinnable_factory(factory: Any) -> Any:
+    """Return a factory function (``torch.empty`` ...) whose ``pin_memory=True`` works without CUDA."""
     takes_values = factory.__name__ in ("tensor", "as_tensor")
 
     @functools.wraps(factory)
@@ -338,10 +352,10 @@ def _pinnable_factory(factory: Any) -> Any:
         target = kwargs.get("device")
         on_sim = target is not None and torch.device(target).type == "sim"
         if takes_values and on_sim and _is_fake():
-            # C++ would leave the mode aside and return a tensor that is no fake.
+            # The C++ factory would ignore the mode and return a real tensor.
             needs = kwargs.pop("requires_grad", False)
             tensor = factory(*args, **{**kwargs, "device": "cpu"}).to(target)
-            tensor.constant = None  # nothing is worked out beforehand on this device
+            tensor.constant = None  # no constant folding on this device
             return tensor.requires_grad_() if needs else tensor
         tensor = factory(*args, **kwargs)
         if not pin_memory:
@@ -354,14 +368,15 @@ def _pinnable_factory(factory: Any) -> Any:
 
 
 def _is_fake() -> bool:
-    """Whether the compiler is looking: within it tensors have no values."""
+    """Return whether a FakeTensorMode is active, as during compilation: tensors then have no values."""
     return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
 
 
-# --- torch.accelerator, for what it takes from C++
+# --- torch.accelerator: its functions that are in C++
 
 
 def _patch_accelerator() -> None:
+    """Patch the functions of ``torch.accelerator`` that are implemented in C++."""
     sim = torch.sim
     shared_names = (
         "synchronize current_stream set_stream empty_cache empty_host_cache memory_allocated "
@@ -384,7 +399,7 @@ def _patch_accelerator() -> None:
 
 
 def _capability(device: Any = None) -> dict[str, Any]:
-    """Return what ``torch.accelerator.get_device_capability`` does: the supported dtypes."""
+    """Return the dict of ``torch.accelerator.get_device_capability``: the supported dtypes."""
     MACHINE.device(device)
     whole = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
     real = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -392,10 +407,13 @@ def _capability(device: Any = None) -> dict[str, Any]:
 
 
 def _dispatch_by_device(sim_function: Any, original: Any) -> Any:
-    """Return a function for the simulated device that calls PyTorch's where an argument names another."""
+    """Return a function that calls ``sim_function``, or PyTorch's for another device.
+
+    Another device is one that an argument names, or is on.
+    """
 
     @functools.wraps(original)
-    def ask(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
             kind = getattr(value, "device", value)
             if isinstance(kind, (str, torch.device)) and torch.device(kind).type != "sim":
@@ -403,14 +421,14 @@ def _dispatch_by_device(sim_function: Any, original: Any) -> Any:
                 return getattr(module, sim_function.__name__, original)(*args, **kwargs)
         return sim_function(*args, **kwargs)
 
-    return ask
+    return call
 
 
 # --- torch.Stream and torch.Event: PyTorch's own have one stream for a Python device
 
 
 class _DispatchingType(type):
-    """The metaclass of a class that makes the simulated device's objects, or PyTorch's for other devices."""
+    """The metaclass of a replaced class: a call returns ``sim_class`` or PyTorch's ``original`` by device."""
 
     sim_class: type
     original: type
@@ -429,6 +447,7 @@ class _DispatchingType(type):
 
 
 def _patch_streams() -> None:
+    """Replace ``torch.Stream`` and ``torch.Event`` by classes that dispatch by device."""
     for sim_class in (Stream, Event):
         name = sim_class.__name__
         original = getattr(torch, name)
@@ -436,10 +455,11 @@ def _patch_streams() -> None:
         setattr(torch, name, _DispatchingType(name, (original,), classes))
 
 
-# --- Optimizers take many tensors at a time where the device can: as on CUDA, that is the default
+# --- Optimizers: on CUDA, foreach is the default
 
 
 def _patch_optimizers() -> None:
+    """Let optimizers use their ``foreach`` implementation by default for simulated tensors."""
     from torch.optim import optimizer
 
     if SimTensor not in optimizer._foreach_supported_types:

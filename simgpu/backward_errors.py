@@ -1,10 +1,10 @@
-"""Errors raised during a backward pass: without this they end the process.
+"""Exceptions raised during a backward pass: without this module they abort the process.
 
-Where an operation of the backward pass fails, out of memory for example, PyTorch's engine puts the
-stream back and asks the device's guard, which is in Python, for its type while an error is pending. Its
-result would be refused, in a place where C++ allows no error, and the process would abort. So the guard
-takes the pending error away, and it is raised again when the engine is done. Until the guard has it, no
-garbage collection may begin: it would clear the error.
+If an operation of the backward pass fails, out of memory for example, PyTorch's engine restores the
+stream and asks the device guard, which is in Python, for its type while an exception is pending. Python
+would reject the guard's result, in C++ code that must not throw, and the process would abort. So the guard
+fetches and stores the pending exception, and it is raised again when the engine has returned. Until then no
+garbage collection may begin: it would clear the exception.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TYPE = torch._C._autograd.DeviceType.PrivateUse1
 
 
 def _device_type(self: Any, _raise_pending: Any = ctypes.pythonapi.Py_IsInitialized) -> Any:
-    """Return the device's type; a pending error is stored for `patch_engine`."""
+    """Return the device type for `Guard`; store a pending exception for `patch_engine`."""
     try:
         _raise_pending()  # any C function would do: the call raises what is pending
     except BaseException as error:  # noqa: BLE001  (Ctrl-C too)
@@ -35,7 +35,7 @@ def _device_type(self: Any, _raise_pending: Any = ctypes.pythonapi.Py_IsInitiali
 
 
 def _store_pending(address: int | None, *_: Any) -> Any:
-    """Store the pending error that ``PyErr_GetRaisedException`` returned as an address, if any."""
+    """Store the exception at the address that ``PyErr_GetRaisedException`` returned, if not null."""
     if address:
         error = ctypes.cast(address, ctypes.py_object)
         _pending.append(error.value)
@@ -51,22 +51,25 @@ if hasattr(ctypes.pythonapi, "PyErr_GetRaisedException"):
 
 
 class Guard(torch._C._acc.DeviceGuard):
-    """Tells PyTorch the device's type, also while an error is pending."""
+    """The device guard that PyTorch's engine asks for the device type, also while an exception is pending."""
 
     type_ = _device_type
 
 
 def patch_engine() -> None:
-    """Let the autograd engine raise the error that `Guard` stored."""
-    run = torch.autograd._engine_run_backward
+    """Patch autograd's ``_engine_run_backward`` to raise the exception that `Guard` stored.
 
-    @functools.wraps(run)
+    Garbage collection is off during a backward pass.
+    """
+    run_backward = torch.autograd._engine_run_backward
+
+    @functools.wraps(run_backward)
     def run_and_raise(*args: Any, **kwargs: Any) -> Any:
         _pending.clear()
         collecting = gc.isenabled()
         gc.disable()
         try:
-            return run(*args, **kwargs)
+            return run_backward(*args, **kwargs)
         except SystemError:  # "returned NULL without setting an exception"
             if not _pending:
                 raise

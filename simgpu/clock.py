@@ -1,8 +1,8 @@
-"""Virtual time: one clock for the host, one for each device, and what happens when.
+"""Virtual time: one clock for the host and one for each device.
 
-Nothing here waits. Every operation says how long it takes, and the clocks work out when it starts
-and ends. The host hands an operation to the device and goes on (it only pays for the launch); the
-device does its operations one after another. That is all that "asynchronous" means on a GPU.
+Nothing here really waits. From the duration of each operation the clocks compute when it starts and
+ends. The host queues an operation on the device and continues (only the launch costs it time); the
+device runs its operations one after another. That is all that "asynchronous" means on a GPU.
 
 The model, in full:
 
@@ -11,7 +11,7 @@ The model, in full:
   operation starts a moment after the host has issued it, when its stream is free and its engine is free;
   from one kernel to the next there is a short gap. So a copy overlaps with computing when it is on
   another stream, and two kernels never overlap.
-- Asking for an operation costs the host time, whether or not it waits (see `host`).
+- Calling an operator costs the host time, whether or not it waits (see `host`).
 - The host waits when it synchronises, when a copy makes it wait (see `Clock.copy`), and when it is
   `AHEAD` kernels ahead of the device.
 
@@ -42,7 +42,7 @@ ENGINES: dict[Direction, str] = {
 
 @dataclass(slots=True)
 class Span:
-    """One thing that took place: on the host, or on one engine of a device.
+    """An interval of activity of the host, or of one engine of a device.
 
     ``kind`` is ``"kernel"``, ``"copy"``, or on the host ``"launch"``, ``"wait"``, ``"work"`` and, while the
     CPU copies the bytes of pageable memory, ``"copy"``.
@@ -56,23 +56,23 @@ class Span:
     stream: int = 0  # 0 is the default stream
     bytes: float = 0
     flops: float = 0
-    race: bool = False  # it used memory that another stream was still writing
+    race: bool = False  # it used memory that another stream may still have been writing
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """The duration in seconds."""
         return self.end - self.start
 
 
 class HostClock:
-    """The host's time, shared by all devices of the process.
+    """The host's virtual clock, shared by all devices of the process.
 
     Attributes
     ----------
     now
         Seconds of virtual time since the start.
     listeners
-        Functions called with every `Span`. Nothing is stored where there is none.
+        Functions called with every `Span`. Without listeners spans are discarded.
     """
 
     def __init__(self) -> None:
@@ -80,12 +80,12 @@ class HostClock:
         self.listeners: list[Callable[[Span], None]] = []
 
     def advance(self, seconds: float, name: str = N_("host work"), kind: str = "work") -> None:
-        """Let the host be busy for so long.
+        """Advance the clock by ``seconds`` in which the host is busy, and emit a `Span`.
 
         Raises
         ------
         ValueError
-            Where ``seconds`` is negative: time does not run backwards.
+            If ``seconds`` is negative.
         """
         if seconds < 0:
             raise ValueError(f"The host cannot work for {seconds} s: give a time of 0 or more.")
@@ -95,62 +95,62 @@ class HostClock:
             self.emit(Span("host", _(name), start, self.now, kind))
 
     def wait_until(self, time: float, name: str = N_("wait for the device")) -> None:
-        """Let the host stand still until then; nothing happens where the time has passed."""
+        """Advance the clock to ``time`` (seconds) as a wait; do nothing if that is past."""
         if time > self.now:
             self.advance(time - self.now, name, "wait")
 
     def emit(self, span: Span) -> None:
-        """Tell every listener."""
+        """Call every listener with a span."""
         for listener in tuple(self.listeners):
             listener(span)
 
 
 class Clock:
-    """The streams and engines of one device, driven by a host's clock."""
+    """The virtual clock of one device: its streams and engines; it advances the host's clock."""
 
     def __init__(self, index: int, profile: Profile, host: HostClock) -> None:
         self.index = index
-        self.use(profile)
+        self.set_profile(profile)
         self._host = host
-        self._streams = [0.0]  # when each stream has done all it was given
+        self._streams = [0.0]  # when each stream will have completed its queued work
         self._engines = dict.fromkeys(ENGINES.values(), 0.0)  # the same for each engine
         self._lanes = {engine: f"sim:{index} {engine}" for engine in self._engines}
-        self._queue: deque[float] = deque(maxlen=AHEAD)  # when the last kernels end
+        self._queue: deque[float] = deque(maxlen=AHEAD)  # the ends of the last AHEAD kernels
         self._busy = 0.0
-        self._born = host.now
+        self._created = host.now
         self._fences = [0.0]  # up to when each stream has waited for the others
         # Which stream wrote a block last, and until when; kept once there is a second stream.
         self._writers: dict[Hashable, tuple[int, float]] = {}
 
-    def use(self, profile: Profile) -> None:
-        """Pretend from now on to be this GPU, with its usual host."""
+    def set_profile(self, profile: Profile) -> None:
+        """Simulate this GPU from now on, with its usual host."""
         self.profile = profile
         self.costs = costs(profile.host)
 
     @property
     def host(self) -> float:
-        """The host's time, in seconds."""
+        """The host's current time, in seconds."""
         return self._host.now
 
     @property
     def device(self) -> float:
-        """When the device will have done all it was given, in seconds."""
+        """The time at which the device will have completed all queued work, in seconds."""
         return max(self._streams)
 
     @property
-    def concurrent(self) -> bool:
+    def has_multiple_streams(self) -> bool:
         """Whether there is more than one stream, so that operations may race."""
         return len(self._streams) > 1
 
     @property
     def busy(self) -> float:
-        """Seconds for which the device has computed, or will have when its queue is empty."""
+        """Seconds that the device has computed, queued work included."""
         return self._busy
 
     @property
     def idle(self) -> float:
-        """Seconds for which the device has not computed, up to the later of both clocks."""
-        return max(self.host, self.device) - self._born - self._busy
+        """Seconds that the device has not computed, from its creation to the later of `host` and `device`."""
+        return max(self.host, self.device) - self._created - self._busy
 
     def launch(
         self,
@@ -163,14 +163,16 @@ class Clock:
         flops: float = 0,
         dispatch: float = 0.0,
     ) -> Span:
-        """Launch a kernel that takes so many seconds; the host pays for dispatch and launch and goes on.
+        """Queue a kernel of ``seconds``, advance the host by dispatch and launch; return the kernel's span.
+
+        The host waits only if `AHEAD` kernels are queued.
 
         Parameters
         ----------
         blocks, writes
-            The blocks of memory that it reads and writes, to find races between streams.
+            The memory blocks that it reads and writes, to detect races between streams.
         bytes, flops
-            For the timeline.
+            Recorded in the span.
         dispatch
             Host overhead of the operator beside the launch, in seconds.
         """
@@ -204,18 +206,19 @@ class Clock:
         writes: Collection[Hashable] = (),
         dispatch: float = 0.0,
     ) -> Span:
-        """Copy bytes, and let the host wait where CUDA does; other parameters as for `launch`.
+        """Queue a copy of ``nbytes``, and make the host wait where CUDA would; return the copy's span.
 
-        Between host and device the host goes on at once only where its memory is pinned *and* the copy is
+        Between host and device the host continues at once only if its memory is pinned *and* the copy is
         not blocking. Pageable memory is copied by the driver through a pinned staging buffer, so the host is
-        busy until the end; ``non_blocking=True`` saves only the synchronization with the stream.
+        busy until the end; ``non_blocking=True`` saves only the synchronization with the stream. Other
+        parameters are as for `launch`.
 
         Parameters
         ----------
         direction
             ``"h2d"``, ``"d2h"``, ``"d2d"`` within the device, or ``"p2p"`` to another one.
         pinned
-            Whether the host's side is in pinned memory.
+            Whether the host memory is pinned.
         """
         profile, host, engine = self.profile, self._host, ENGINES[direction]
         issued = host.now
@@ -241,7 +244,7 @@ class Clock:
         return span
 
     def copy_seconds(self, direction: Direction, nbytes: int, pinned: bool = False) -> float:
-        """Return how long a copy takes once it has started."""
+        """Return the duration of a copy of ``nbytes`` from its start to its end, in seconds."""
         profile = self.profile
         if direction == "d2d":  # read and written
             rate = profile.bandwidth * profile.memory_efficiency
@@ -252,22 +255,22 @@ class Clock:
         return profile.copy_latency + nbytes / rate
 
     def pin(self, nbytes: int) -> None:
-        """Charge the host for a pinned copy of ordinary memory: ``tensor.pin_memory()``."""
+        """Advance the host's clock by the time of ``tensor.pin_memory()``, for ``nbytes`` bytes."""
         self._host.advance(nbytes / self.profile.pinning, "pin_memory")
 
     def synchronize(self, stream: int | None = None) -> None:
-        """Let the host wait until a stream, or with None the whole device, has done its work."""
+        """Make the host wait until a stream (None: every stream) has completed its queued work."""
         self.wait_for(self.device if stream is None else self._streams[stream])
 
     def wait_for(self, time: float) -> None:
-        """Let the host wait until ``time`` on the device, as ``Event.synchronize`` does."""
+        """Make the host wait until the device's ``time``, in seconds, as ``Event.synchronize`` does."""
         self._host.wait_until(time)
         self._host.advance(self.profile.sync_cost, "synchronize", "wait")
         self._fences = [max(fence, time) for fence in self._fences]
         self._writers = {block: last for block, last in self._writers.items() if last[1] > time}
 
-    def occupy(self, seconds: float) -> None:
-        """Let the host be busy with an operator that runs no kernel."""
+    def advance_host(self, seconds: float) -> None:
+        """Advance the host's clock by ``seconds`` for an operator that launches no kernel; emit no span."""
         self._host.now += seconds
 
     def new_stream(self) -> int:
@@ -277,38 +280,38 @@ class Clock:
         return len(self._streams) - 1
 
     def record(self, stream: int = 0) -> float:
-        """Return when a mark placed in the stream now will be reached: what an event records.
+        """Record an event in a stream: return when the stream will reach it, in seconds.
 
-        Placing it costs the host `Costs.event`.
+        Recording costs the host `Costs.event`.
         """
         self._host.now += self.costs.event
         return self.mark(stream)
 
     def mark(self, stream: int = 0) -> float:
-        """Return when all that the stream has been given by now will be done."""
+        """Return when the stream will have completed all that is queued in it now, in seconds."""
         self._streams[stream] = max(self._streams[stream], self._host.now)
         return self._streams[stream]
 
     def wait(self, stream: int, time: float) -> None:
-        """Hold a stream back until ``time``: ``stream.wait_event``. The host does not wait."""
+        """Delay later work of a stream until ``time``, as ``stream.wait_event``; the host does not wait."""
         self._streams[stream] = max(self._streams[stream], time)
         self._fences[stream] = max(self._fences[stream], time)
 
     def reached(self, time: float) -> bool:
-        """Return whether the host's time has passed a recorded mark: ``Event.query``."""
+        """Return whether the host's time has reached a recorded ``time``, as ``Event.query``."""
         return time <= self._host.now
 
-    def forget(self, block: Hashable) -> None:
-        """Forget who wrote a block, because its memory was freed."""
+    def forget_block(self, block: Hashable) -> None:
+        """Delete the record of the last write to a block, because its memory was freed."""
         self._writers.pop(block, None)
 
     def _races(
         self, stream: int, end: float, reads: Collection[Hashable], writes: Collection[Hashable]
     ) -> bool:
-        """Return whether another stream may still be writing what is used, and note what is written.
+        """Return whether another stream may still be writing a block in use; record the blocks written.
 
-        It is a race where the stream has not waited for the writer, even if this time the writer
-        happened to be done: on a real device that is luck.
+        It is a race if the stream has not waited for the writer, even if the writer happens to have ended: on
+        a real device that would be luck.
         """
         fence = self._fences[stream]
         written = [self._writers.get(block, (stream, 0.0)) for block in (*reads, *writes)]

@@ -1,8 +1,8 @@
-"""What an operation does on the device: which products it computes, and how many bytes it moves.
+"""The work of an operation: its FLOPs, its matrix products (GEMMs), and the bytes it reads and writes.
 
-`latency` makes seconds of it. Matrix products, convolutions and attention have their FLOPs from
-``torch.utils.flop_counter``, and the shapes of the products that a GPU makes of them; all other
-operations count one FLOP an element and are bound by their bytes.
+`latency` computes seconds from it. Matrix products, convolutions and attention have their FLOPs from
+``torch.utils.flop_counter``, and the shapes of the GEMMs that a GPU computes for them; all other
+operations count one FLOP per element and are bound by their bytes.
 
 What this leaves out: kernels that one operation is made of (one operation is one kernel), and what a
 CPU and a GPU do differently in the same operation.
@@ -19,24 +19,24 @@ from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
 from .products import (
-    Product,
+    Gemm,
     bytes_of,
     channels_first_work,
+    gemms_of,
     is_channels_last,
     is_unaligned,
-    products_of,
 )
 
 aten = torch.ops.aten
 
 
 class Work(NamedTuple):
-    """What one operation does.
+    """The work of one operation.
 
-    ``unit`` is what computes: ``"fp32"`` and ``"fp64"`` (ordinary cores), ``"tf32"``, ``"fp16"`` and
-    ``"bf16"`` (tensor cores), or ``"none"`` where no kernel runs. ``kind`` is ``"stream"`` (elementwise),
-    ``"strided"`` (elementwise, of tensors with unlike strides), ``"softmax"``, ``"reduce"`` (sums, norms,
-    pooling), ``"gather"`` (rows by their indices), ``"depthwise"`` (a convolution of single channels),
+    ``unit`` is the hardware that computes: ``"fp32"`` and ``"fp64"`` (ordinary cores), ``"tf32"``,
+    ``"fp16"`` and ``"bf16"`` (tensor cores), or ``"none"`` where no kernel runs. ``kind`` is ``"stream"``
+    (elementwise), ``"strided"`` (elementwise, of tensors with different strides), ``"softmax"``, ``"reduce"``
+    (sums, norms, pooling), ``"gather"`` (indexing), ``"depthwise"`` (a depthwise convolution),
     ``"product"``, ``"convolution"``, ``"pointwise"`` (a 1 x 1 convolution) or ``"attention"``.
     """
 
@@ -44,18 +44,18 @@ class Work(NamedTuple):
     bytes: float  # read and written
     unit: str
     kind: str = "stream"
-    products: tuple[Product, ...] = ()  # the matrix products that it is made of
+    products: tuple[Gemm, ...] = ()  # the matrix products that it is made of
     # Of a convolution of NCHW tensors on tensor cores one of two ways: a product for each image, or
     # layout conversions, each as (`products.layout_tiles`, bytes read and written) of a tensor.
-    per_image: tuple[Product, ...] = ()
+    per_image: tuple[Gemm, ...] = ()
     conversions: tuple[tuple[int, int], ...] = ()
     unaligned: bool = False  # rows begin where tensor cores cannot load several elements at once
     blocks: int = 0  # thread blocks where they may be too few for the processors, else 0
-    guessed: bool = False  # its formula failed: bound by its bytes
+    guessed: bool = False  # the FLOP formula failed: bound by its bytes
 
     @property
     def matrix(self) -> bool:
-        """Whether it is a matrix product or its like."""
+        """Whether it is a matrix product, a convolution or attention."""
         return self.kind in ("product", "convolution", "pointwise", "attention")
 
 
@@ -63,20 +63,20 @@ NOTHING = Work(0, 0, "none")
 """Views, uninitialised memory and the like: no kernel runs, whatever the sizes."""
 
 _LAUNCH_ONLY = Work(0, 0, "fp32", guessed=True)
-"""Its cost could not be worked out: a kernel that starts, and no more."""
+"""The cost is not known: a kernel with nothing but its fixed start."""
 
-_EMPTY = Work(0, 0, "none")  # no kernel runs because this time the tensors have no elements
+_EMPTY = Work(0, 0, "none")  # no kernel runs, because the tensors have no elements
 
 
 def work(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Work:
-    """Return what an operation did; where that cannot be worked out, a kernel that only starts.
+    """Return the work of an operation; if that fails, `_LAUNCH_ONLY`. Never raises.
 
     Parameters
     ----------
     op
-        The overload, such as ``torch.ops.aten.mm.default``.
+        The ``OpOverload``, such as ``torch.ops.aten.mm.default``.
     args, kwargs, out
-        What it was called with and what it returned, as plain tensors.
+        Its arguments and its result, with plain CPU or meta tensors.
     """
     if op in _NO_WORK:
         return NOTHING
@@ -87,8 +87,9 @@ def work(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Wo
 
 
 def _work(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Work:
-    same = len(args) > 1 and args[0] is args[1]
-    key = (op, same, *map(_signature, args))
+    """Return the work of an operation, from the cache if its signature is known."""
+    is_same_tensor = len(args) > 1 and args[0] is args[1]
+    key = (op, is_same_tensor, *map(_signature, args))
     if kwargs:
         key += tuple((name, _signature(value)) for name, value in kwargs.items())
     entry = _cache.get(key)
@@ -100,39 +101,44 @@ def _work(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> W
             if len(_cache) >= _CACHE_SIZE:
                 _cache.clear()
             _cache[key] = entry
-    plain, tf32, allowed = entry
-    return tf32 if allowed is not None and allowed() else plain
+    without_tf32, with_tf32, is_tf32_allowed = entry
+    return with_tf32 if is_tf32_allowed is not None and is_tf32_allowed() else without_tf32
 
 
-# An operation's work depends only on the shapes, strides and dtypes of its tensors and on its whole
-# numbers, so it is worked out once. A float (a learning rate, say) changes often and alters nothing.
+# An operation's work depends only on the shapes, strides and dtypes of its tensors and on its integer
+# arguments, so it is cached by them. A float (a learning rate, say) changes often and has no influence.
 _Entry = tuple[Work, Work, "Callable[[], bool] | None"]  # plain, with TF32, whether TF32 is allowed
 _cache: dict[Any, _Entry] = {}
 _CACHE_SIZE = 8192
 
 
 def _signature(x: Any) -> Any:
+    """Return the hashable part of an argument that decides the work; for a float only its type."""
     kind = type(x)
     if kind is Tensor:
         return (x.shape, x.stride(), x.dtype)
-    if kind in _AS_IT_IS:
+    if kind in _KEPT_TYPES:
         return x
     if kind is list or kind is tuple:
-        return tuple(x) if x and type(x[0]) in _WHOLE else tuple(map(_signature, x))
+        return tuple(x) if x and type(x[0]) in _INTEGERS else tuple(map(_signature, x))
     return (x.shape, x.stride(), x.dtype) if isinstance(x, Tensor) else kind
 
 
-_WHOLE = frozenset((int, bool))  # a list that starts with one holds nothing else
-_AS_IT_IS = _WHOLE | {str, type(None), torch.dtype}
+_INTEGERS = frozenset((int, bool))  # a list that starts with one holds nothing else
+_KEPT_TYPES = _INTEGERS | {str, type(None), torch.dtype}
 
 
 def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> _Entry:
+    """Return the work of an operation in three parts: without TF32, with TF32, and whether TF32 is allowed.
+
+    The last is a function to call at each operation, or None where TF32 makes no difference.
+    """
     packet = op.overloadpacket
     if packet in _NO_KERNEL or _is_view(op):
         return NOTHING, NOTHING, None
     read, written = _inputs(op, args, kwargs), list(_tensors(out))
     nbytes = _bytes_moved(packet, read, written)
-    if packet in _NORMALISES and args[5] is False:  # with the averages kept: nothing is summed
+    if packet in _BATCH_NORMS and args[5] is False:  # in evaluation: nothing is summed
         packet, nbytes = aten.mul, bytes_of(read) + bytes_of(written)
     if not nbytes:
         return _EMPTY, _EMPTY, None
@@ -141,7 +147,7 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
     kind = _kind(packet)
     if kind == "stream" and packet is op.overloadpacket and not _same_layout([*args, *written]):
         kind = "strided"
-    counted = written if kind == "gather" else tensors  # of a table only what is looked up
+    counted = written if kind == "gather" else tensors  # of a table only the rows looked up
     plain = Work(max((t.numel() for t in counted), default=0), nbytes, unit, kind)
     if packet in _BY_CHANNELS and args[0].dim() > 2 and not is_channels_last(args[0]):
         images = [t for t in read if t.shape == args[0].shape]  # each is read twice
@@ -151,23 +157,23 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
         return plain, plain, None
     try:
         flops = formula(*args, **kwargs, out_val=out)
-        kind, products = products_of(str(packet), args, out)
+        kind, products = gemms_of(str(packet), args, out)
         per_image, conversions = channels_first_work(str(packet), kind, products, args)
     except Exception:  # noqa: BLE001  (whatever it is: the operation itself was right)
         plain = plain._replace(guessed=True)
         return plain, plain, None
     dtype = next((t.dtype for t in read if t.is_floating_point()), torch.float32)
     unit = _UNITS.get(dtype, "fp32")
-    per_load = 4 if unit == "fp32" else 2  # elements that one load must bring
-    unaligned = kind == "product" and is_unaligned(tensors, per_load)
+    elements_per_load = 4 if unit == "fp32" else 2  # elements that one load of a tensor core brings
+    unaligned = kind == "product" and is_unaligned(tensors, elements_per_load)
     plain = Work(flops, nbytes, unit, kind, products, per_image, conversions, unaligned)
     if plain.unit != "fp32":
         return plain, plain, None
-    return plain, plain._replace(unit="tf32"), _conv_tf32 if kind in _CONVOLVES else _matmul_tf32
+    return plain, plain._replace(unit="tf32"), _conv_tf32 if kind in _CONVOLUTION_KINDS else _matmul_tf32
 
 
 def _same_layout(values: Iterable[Any]) -> bool:
-    """Whether the tensors have one shape and lie in one way, without holes; single numbers do not count."""
+    """Return whether all tensors have one shape and one dense layout; 0-dim tensors are ignored."""
     layouts = {(x.shape, x.stride()) for x in values if isinstance(x, Tensor) and x.dim()}
     return len(layouts) < 2 and all(
         math.prod(shape) == 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True))
@@ -175,7 +181,7 @@ def _same_layout(values: Iterable[Any]) -> bool:
     )
 
 
-_CONVOLVES = ("convolution", "pointwise", "depthwise")
+_CONVOLUTION_KINDS = ("convolution", "pointwise", "depthwise")
 
 
 _UNITS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float64: "fp64"}
@@ -185,6 +191,7 @@ _UNITS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float64: "fp64"}
 
 
 def _packets(names: str) -> set[Any]:
+    """Return the set of ``torch.ops.aten`` packets with these names, as far as this release has them."""
     return {getattr(aten, name) for name in names.split() if hasattr(aten, name)}
 
 
@@ -197,14 +204,16 @@ _NO_KERNEL = _packets(
 
 
 def _is_view(op: Any) -> bool:
+    """Return whether an operator returns views only."""
     returns = op._schema.returns
     return bool(returns) and all(r.alias_info and not r.alias_info.is_write for r in returns)
 
 
-# --- How many bytes
+# --- Bytes
 
 
 def _tensors(x: Any) -> Iterator[Tensor]:
+    """Yield the tensors in nested lists and tuples."""
     if isinstance(x, Tensor):
         yield x
     elif isinstance(x, (list, tuple)):
@@ -220,7 +229,7 @@ _SCATTERS = _packets("index_put_ _index_put_impl_ index_add_ index_copy_ scatter
 
 
 def _inputs(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
-    """Return the tensors that are read, each once; ``out=`` is only written."""
+    """Return the tensors that an operation reads, each once; ``out=`` and overwritten ones are left out."""
     start = 1 if op.overloadpacket in _OVERWRITES else 0
     outs = {a.name for a in op._schema.arguments if a.is_out}
     named = [value for name, value in kwargs.items() if name not in outs]
@@ -228,11 +237,12 @@ def _inputs(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tens
 
 
 def _bytes_moved(packet: Any, read: list[Tensor], written: list[Tensor]) -> int:
-    if packet in _GATHERS:  # of the first tensor only what comes out
+    """Return how many bytes an operation reads and writes in device memory."""
+    if packet in _GATHERS:  # of the first tensor only the elements of the result
         return bytes_of(read[1:]) + 2 * bytes_of(written)
-    if packet in _SCATTERS:  # of the first tensor only what is changed, read and written
+    if packet in _SCATTERS:  # of the first tensor only the changed elements, read and written
         return 3 * bytes_of(read[1:])
-    if packet in _READS_TWICE:  # once for the sums, once with them
+    if packet in _READS_TWICE:  # once to compute the statistics, once to apply them
         return 2 * bytes_of(read) + bytes_of(written)
     return bytes_of(read) + bytes_of(written)
 
@@ -242,11 +252,11 @@ _READS_TWICE = _packets(
     "cudnn_batch_norm_backward native_layer_norm_backward _fused_rms_norm_backward"
 )
 
-_NORMALISES = _packets("native_batch_norm _native_batch_norm_legit cudnn_batch_norm")
+_BATCH_NORMS = _packets("native_batch_norm _native_batch_norm_legit cudnn_batch_norm")
 
-_BY_CHANNELS = _NORMALISES | _packets("native_batch_norm_backward cudnn_batch_norm_backward")
+_BY_CHANNELS = _BATCH_NORMS | _packets("native_batch_norm_backward cudnn_batch_norm_backward")
 
-# --- Of what kind
+# --- Kinds
 
 _REDUCES = _packets(
     "sum mean var var_mean std std_mean amax amin max min argmax argmin prod any all norm linalg_vector_norm "
@@ -263,6 +273,7 @@ _SOFTMAX = _packets("_softmax _log_softmax _softmax_backward_data _log_softmax_b
 
 
 def _kind(packet: Any) -> str:
+    """Return the `Work.kind` of an operation that has no FLOP formula."""
     if packet in _GATHERS or packet in _SCATTERS:
         return "gather"
     if packet in _SOFTMAX:
@@ -270,31 +281,36 @@ def _kind(packet: Any) -> str:
     return "reduce" if packet in _REDUCES else "stream"
 
 
-# --- How many FLOPs
+# --- FLOPs
 
 
 def _linear(x: Any, weight: Any, *_: Any, **__: Any) -> int:
+    """Return the FLOPs of a linear layer."""
     return 2 * x.numel() * weight.shape[0]
 
 
 def _conv_backward(grad: Any, x: Any, weight: Any, *rest: Any, **out: Any) -> int:
+    """Return the FLOPs of a convolution's backward pass that takes no bias sizes."""
     return flop_registry[aten.convolution_backward](grad, x, weight, None, *rest, **out)
 
 
 def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    """Two products: the scores, and the values they weigh. Groups of queries may share a key."""
+    """Return the FLOPs of attention: two products, the scores and the weighted sum of the values.
+
+    With grouped queries several heads of queries share a key.
+    """
     *batch, rows, width = query.shape
     return 2 * math.prod(batch) * rows * key.shape[-2] * (width + value.shape[-1])
 
 
 def _attention_backward(_: Any, query: Any, key: Any, value: Any, *__: Any, **___: Any) -> int:
-    """Five products: the scores again, the gradients of them, of query, key and value."""
+    """Return the FLOPs of attention's backward pass: five products, one of them the scores recomputed."""
     *batch, rows, width = query.shape
     return 2 * math.prod(batch) * rows * key.shape[-2] * (3 * width + 2 * value.shape[-1])
 
 
 # Operations that the flop counter of some release does not know, or not with grouped queries.
-_MORE: dict[str, Callable[..., int]] = {
+_EXTRA_FORMULAS: dict[str, Callable[..., int]] = {
     "aten.linear": _linear,
     "aten.convolution_overrideable": lambda *args, **kwargs: flop_registry[aten.convolution](*args, **kwargs),
     "aten.convolution_backward_overrideable": _conv_backward,
@@ -306,12 +322,13 @@ _MORE: dict[str, Callable[..., int]] = {
 
 
 def _formula(packet: Any) -> Callable[..., int] | None:
-    return _MORE.get(str(packet)) or flop_registry.get(packet)
+    """Return the function that computes an operator's FLOPs, or None."""
+    return _EXTRA_FORMULAS.get(str(packet)) or flop_registry.get(packet)
 
 
-# --- TF32: asked at every call, because a program may switch it at any time
+# --- TF32: read at every call, because a program may switch it at any time
 
-if hasattr(torch.backends.cudnn, "conv"):  # the settings that newer releases keep
+if hasattr(torch.backends.cudnn, "conv"):  # the settings of newer releases
 
     def _matmul_tf32() -> bool:
         return torch.backends.cuda.matmul.fp32_precision == "tf32"

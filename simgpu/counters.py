@@ -1,4 +1,4 @@
-"""Counters of what a program asks of the simulated devices: launches, synchronizations, copies."""
+"""Counters of kernel launches, synchronizations and copies of a program on the simulated devices."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .messages import _
 class Copy:
     """One copy between host and device, or between two devices.
 
-    ``code`` is ``"h2d"``, ``"d2h"`` or ``"p2p"``; ``bytes`` is what was moved; ``seconds`` is how long
-    the bus was busy (modelled).
+    ``code`` is ``"h2d"``, ``"d2h"`` or ``"p2p"``; ``bytes`` is the amount copied; ``seconds`` is its
+    duration on the bus (modelled).
     """
 
     code: str
@@ -30,7 +30,7 @@ class Copy:
 
 @dataclass
 class Counters:
-    """What was asked of the simulated devices while it was counted.
+    """The launches, synchronizations and copies within a `simgpu.count` block, on all devices.
 
     The host synchronizes, that is waits for a device, in ``synchronize()``, ``.item()``, ``.cpu()``, a
     blocking copy, and an operation whose result's shape depends on the values.
@@ -39,30 +39,31 @@ class Counters:
     launches: int = 0  # of kernels
     synchronizations: int = 0
     copies: list[Copy] = field(default_factory=list)  # in order
-    races: int = 0  # operations that used memory another stream was still writing
-    unmodelled: int = 0  # operations and copies whose time is a guess from their bytes, or missing
+    races: int = 0  # operations that used memory another stream may still have been writing
+    unmodelled: int = 0  # operations and copies whose time is only estimated from their bytes, or missing
 
     def _bytes(self, code: str) -> list[int]:
+        """Return the bytes of each copy with this ``code``, in order."""
         return [copy.bytes for copy in self.copies if copy.code == code]
 
     @property
     def copies_to_device(self) -> int:
-        """Copies from the host to a device."""
+        """The number of copies from the host to a device."""
         return len(self._bytes("h2d"))
 
     @property
     def copies_to_host(self) -> int:
-        """Copies from a device to the host."""
+        """The number of copies from a device to the host."""
         return len(self._bytes("d2h"))
 
     @property
     def bytes_to_device(self) -> int:
-        """Bytes that went from the host to a device."""
+        """The bytes copied from the host to a device."""
         return sum(self._bytes("h2d"))
 
     @property
     def bytes_to_host(self) -> int:
-        """Bytes that went from a device to the host."""
+        """The bytes copied from a device to the host."""
         return sum(self._bytes("d2h"))
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""``nn.DataParallel`` on simulated devices: what PyTorch does in C++, and only for CUDA, is done here.
+"""``nn.DataParallel`` on simulated devices: replaces what PyTorch implements in C++ for CUDA only.
 
 ``torch.nn.parallel`` scatters, broadcasts and gathers through ``torch.nn.parallel.comm``. For other
-devices its functions do what they did.
+devices its functions are unchanged.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from .machine import MACHINE
 from .tensor import SimTensor
 
 _active: list[bool] = []
-"""One for each call under way of a DataParallel whose module is on a simulated device."""
+"""Not empty during a call of a DataParallel whose module is on a simulated device; one entry per call."""
 
 
 def register() -> None:
-    """Let ``torch.nn.parallel`` work on the simulated devices."""
+    """Monkey-patch ``torch.nn.parallel`` and ``DataParallel`` to accept simulated devices; call it once.
+
+    Each patched function calls PyTorch's own for tensors and devices that are not simulated.
+    """
     # In the package a function has this module's name.
     data_parallel = sys.modules[nn.DataParallel.__module__]
     for owner in (torch._utils, data_parallel):
@@ -43,7 +46,10 @@ def register() -> None:
 
 
 def _patch(owner: Any, name: str, replacement: Callable[..., Any], when: Callable[..., bool]) -> None:
-    """Let a function of PyTorch be replaced where ``when`` holds: for what is on a simulated device."""
+    """Monkey-patch ``owner.name``.
+
+    A call goes to ``replacement`` if ``when(*args, **kwargs)`` is true, else to the original.
+    """
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -54,9 +60,9 @@ def _patch(owner: Any, name: str, replacement: Callable[..., Any], when: Callabl
 
 
 def _patch_method(name: str) -> None:
-    """Let a method of DataParallel use the simulated devices where its module is on one.
+    """Monkey-patch a method of DataParallel to use the simulated devices if the module is on one.
 
-    It takes the device's type from the process; with a real GPU in it that would be the GPU's.
+    PyTorch takes the device type from the process, which with a real GPU would be the GPU's.
     """
     method = getattr(nn.DataParallel, name)
 
@@ -75,20 +81,22 @@ def _patch_method(name: str) -> None:
 
 
 def _on_sim(tensors: Iterable[Tensor]) -> bool:
+    """Return whether any of the tensors is on a simulated device."""
     return any(isinstance(tensor, SimTensor) for tensor in tensors)
 
 
 def _is_to_broadcast(tensors: Sequence[Tensor], *_: Any, **__: Any) -> bool:
-    """Whether tensors, or none where a model has no buffers, go to simulated devices."""
+    """Return whether a broadcast goes to simulated devices; a model without buffers passes no tensors."""
     return _on_sim(tensors) if tensors else _is_default()
 
 
 def _is_default() -> bool:
-    """Whether a number for a device means a simulated one."""
+    """Return whether an integer means a simulated device."""
     return torch._utils._get_available_device_type() == "sim"
 
 
 def _torch_device(device: int | torch.device | str) -> torch.device:
+    """Return a device argument of DataParallel as a ``torch.device``; -1 is the CPU."""
     if device in (-1, "cpu", torch.device("cpu")):
         return torch.device("cpu")
     return MACHINE.device(device).torch_device
@@ -97,7 +105,10 @@ def _torch_device(device: int | torch.device | str) -> torch.device:
 def _broadcast(
     tensors: Sequence[Tensor], devices: Sequence[Any], buffer_size: int = 10 * 2**20
 ) -> list[list[Tensor]]:
-    """Copy tensors to each device, many at a time; on their own device they are what they were."""
+    """Return copies of the tensors for each device, coalesced into buffers of ``buffer_size`` bytes.
+
+    On the tensors' own device they are not copied, only detached. Replaces ``comm.broadcast_coalesced``.
+    """
     if not tensors:
         return [[] for _ in devices]
     copies: list[list[Tensor]] = []
@@ -118,7 +129,10 @@ def _scatter(
     dim: int = 0,
     streams: object = None,
 ) -> tuple[Tensor, ...]:
-    """Cut a tensor into parts and put each on its device, which has one stream for that and the rest."""
+    """Split a tensor into chunks and copy each to its device; replaces ``comm.scatter``.
+
+    ``streams`` is ignored: the copies run in the current stream.
+    """
     parts = tensor.split(list(chunk_sizes), dim) if chunk_sizes else tensor.chunk(len(devices), dim)
     return tuple(
         part.contiguous().to(_torch_device(device), non_blocking=True)
@@ -127,7 +141,7 @@ def _scatter(
 
 
 def _gather(tensors: Sequence[Tensor], dim: int = 0, destination: Any = None) -> Tensor:
-    """Put tensors of several devices behind each other on one."""
+    """Concatenate the tensors of several devices on one; replaces ``comm.gather``."""
     device = _torch_device(tensors[0].device if destination is None else destination)
     return torch.cat([tensor.to(device) for tensor in tensors], dim)
 
@@ -138,10 +152,10 @@ def _parallel_apply(
     kwargs_tup: Sequence[dict[str, Any]] | None = None,
     devices: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Call each module on its device, one after another.
+    """Call each module on its device, one after another; replaces ``parallel_apply``.
 
-    PyTorch starts a thread each. Python runs one of them at a time, so on the host's clock that is the
-    same; and here the result is the same each time.
+    PyTorch starts a thread for each. As Python runs one of them at a time, that takes the host's clock as
+    long, and here the results are deterministic.
     """
     outputs = []
     for i, (module, replica_input) in enumerate(zip(modules, inputs, strict=True)):

@@ -1,23 +1,23 @@
 """Expandable segments: the setting ``PYTORCH_ALLOC_CONF=expandable_segments:True``, modelled.
 
-By default each segment has one size for good. Requests of other sizes cut pieces from it, and what is left
-beside them may be of no use to anybody. With this setting a pool has one segment, a long range of addresses,
-and memory is put behind them page by page: 2 MiB in the small pool, 20 MiB in the large one.
+By default the size of a segment is fixed. Requests of other sizes are cut from it, and the rest may fit no
+request (fragmentation). With this setting a pool has one segment, a long range of addresses, to which
+memory is mapped page by page: 2 MiB in the small pool, 20 MiB in the large one.
 
-What is modelled, after the note "Expandable Segments" in ``c10/cuda/CUDACachingAllocator.cpp`` and what it
-describes (``find_expandable_block``, ``map_block``, ``unmap_block``, ``get_free_block``, ``should_split``):
+What is modelled, after the note "Expandable Segments" in ``c10/cuda/CUDACachingAllocator.cpp`` and its
+functions (``find_expandable_block``, ``map_block``, ``unmap_block``, ``get_free_block``, ``should_split``):
 
-- Where no free chunk is large enough, pages are mapped at the lowest address where the request fits. A free
+- If no free chunk is large enough, pages are mapped at the lowest address where the request fits. A free
   chunk just before them, or between them, is used with them.
-- The smallest chunk that is large enough is taken. Of several, one that can grow counts as large as it can
-  become, so the segment's open end is kept for what fits nowhere else.
-- What is left of a chunk stays free from 512 bytes on, in both pools.
-- When pages would exceed the capacity, every page without a block in use goes back to the driver, and the
-  request is tried once more. **Only whole free pages go back, and no block is ever moved**: a hole between
-  two blocks that is smaller than a page, or lies across two, stays a hole.
+- The smallest chunk that is large enough is taken. A chunk followed by unmapped addresses
+  counts with them, so the segment's open end is kept for requests that fit nowhere else.
+- The rest of a chunk becomes a free chunk from 512 bytes on, in both pools.
+- If pages would exceed the capacity, every page without a block in use is returned to the driver, and the
+  request is retried. **Only whole free pages are returned, and no block is ever moved**: a gap between two
+  blocks that is smaller than a page, or spans parts of two, remains.
 
-Addresses do not run out here. PyTorch reserves 9/8 of the device's memory for a segment, and begins another
-where that is used up.
+Addresses do not run out here. PyTorch reserves 9/8 of the device's memory for a segment, and starts another
+when that is used up.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .allocator import (
 )
 
 _ADDRESSES = 2**44
-"""How many addresses a segment has; more than any device has memory."""
+"""The size of a segment's address range in bytes; more than any device's memory."""
 
 
 @dataclass(eq=False, slots=True)
@@ -50,7 +50,7 @@ class ExpandableSegment(Segment):
     mapped: list[int] = field(default_factory=list)  # the numbers of the mapped pages, in order
 
     def unmapped_ranges(self) -> Iterator[tuple[int, int]]:
-        """Yield each range of addresses without memory: the first one, and how many."""
+        """Yield the (address, number of bytes) of each range without memory."""
         begin = 0
         for page in (*self.mapped, self.size // self.page):
             if page > begin:
@@ -58,7 +58,7 @@ class ExpandableSegment(Segment):
             begin = page + 1
 
     def mapped_ranges(self) -> list[tuple[int, int]]:
-        """Return each range of addresses with memory: the first one, and how many."""
+        """Return the (address, number of bytes) of each range with memory."""
         mapped: list[tuple[int, int]] = []
         for page in self.mapped:
             start = self.address + page * self.page
@@ -70,13 +70,13 @@ class ExpandableSegment(Segment):
 
 
 class ExpandableAllocator(Allocator):
-    """An allocator whose segments grow and shrink by pages."""
+    """An allocator whose segments grow and shrink page by page; it has one segment per pool."""
 
     expandable = True
     _least_rest_of_large = ROUNDING
 
     def _segment_of(self, pool: Pool) -> ExpandableSegment:
-        """Return the pool's one segment; at its first request it gets its addresses."""
+        """Return the pool's segment; create it if there is none."""
         for segment in self._segments_held:
             if segment.pool is pool:
                 return segment
@@ -87,6 +87,10 @@ class ExpandableAllocator(Allocator):
         return segment
 
     def _choose_chunk(self, pool: Pool, position: int) -> Chunk:
+        """Return the free chunk to cut a block from: the smallest that fits, by its potential size.
+
+        A chunk's potential size includes the unmapped range behind it.
+        """
         chunks, unmapped_ranges = pool.chunks, dict(self._segment_of(pool).unmapped_ranges())
 
         def potential_size(chunk: Chunk) -> int:
@@ -99,6 +103,10 @@ class ExpandableAllocator(Allocator):
         return chunks[position]
 
     def _add_segment(self, pool: Pool, size: int) -> None:
+        """Map pages for a request of ``size`` bytes (rounded).
+
+        If the device is full, return idle pages to the driver and try again, else raise OutOfMemoryError.
+        """
         if not self._expand(pool, size):
             self._release_idle()
             self._retries += 1
@@ -106,7 +114,7 @@ class ExpandableAllocator(Allocator):
                 self._fail(size)
 
     def _expand(self, pool: Pool, size: int) -> bool:
-        """Map pages until a free chunk of ``size`` bytes is there; return False where the device is full."""
+        """Map pages until there is a free chunk of ``size`` bytes; return False if the device is full."""
         segment = self._segment_of(pool)
         start = self._lowest_address(pool, size)
         while (have := pool.by_start.get(start, (0,))[0]) < size:
@@ -130,11 +138,11 @@ class ExpandableAllocator(Allocator):
         return True
 
     def _lowest_address(self, pool: Pool, size: int) -> int:
-        """Return the lowest address from which ``size`` bytes are free or without memory."""
+        """Return the lowest address at which ``size`` consecutive bytes are free or unmapped."""
         unmapped_ranges = dict(self._segment_of(pool).unmapped_ranges())
         for start in unmapped_ranges:
-            before = pool.by_end.get(start)
-            begin = before[1] if before else start
+            previous_chunk = pool.by_end.get(start)
+            begin = previous_chunk[1] if previous_chunk else start
             position = begin
             while position - begin < size:
                 length = unmapped_ranges.get(position) or pool.by_start.get(position, (0,))[0]
@@ -146,7 +154,7 @@ class ExpandableAllocator(Allocator):
         raise AssertionError("the last gap has no end")
 
     def _release_idle(self) -> None:
-        """Give every page without a block in use back to the driver; within a change."""
+        """Return every page without a block in use to the driver; `_in_change` is set by the caller."""
         for pool in (self._small, self._large):
             for chunk in list(pool.chunks):
                 size, start, segment = chunk
@@ -168,6 +176,7 @@ class ExpandableAllocator(Allocator):
                     self.on_event("segment_unmap", begin, end - begin)
 
     def _recount(self, usage: Usage, segments: list[Segment]) -> None:
+        """Set the current values of ``usage`` to the mapped bytes of these segments."""
         mapped = sum(length for segment in segments for _, length in segment.mapped_ranges())
         usage.count.current = 0
         usage.bytes.current = usage.requested.current = mapped

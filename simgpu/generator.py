@@ -1,7 +1,7 @@
-"""``torch.Generator(device="sim")``: random numbers of a device's own, and CUDA's refusal of another's.
+"""``torch.Generator(device="sim")``, and the errors for a generator of the wrong device.
 
-PyTorch lets no Python code make a device's generator. This one is a CPU generator that says it is
-the device's; on its way through C++ it loses its class, so it is known again by its address.
+Python code cannot make a generator for a Python device. `SimGenerator` is a CPU generator that reports
+the simulated device. Passed through C++ it loses its class, so it is identified by its address.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _by_address: weakref.WeakValueDictionary[int, SimGenerator] = weakref.WeakValueD
 
 
 class SimGenerator(torch.Generator):
-    """A generator of random numbers for one simulated device."""
+    """A random number generator for one simulated device."""
 
     _device: torch.device
 
@@ -31,7 +31,7 @@ class SimGenerator(torch.Generator):
         return self._device
 
     def clone_state(self) -> SimGenerator:
-        """Return a generator that goes on from the same state."""
+        """Return a new generator with the same state."""
         clone = _new_generator(self._device)
         clone.set_state(self.get_state())
         return clone
@@ -41,13 +41,14 @@ class SimGenerator(torch.Generator):
 
 
 def _rebuild(device: str, state: torch.Tensor) -> SimGenerator:
-    """Unpickle a generator."""
+    """Return a generator for ``device`` with ``state``; called by unpickling."""
     generator = _new_generator(device)
     generator.set_state(state)
     return generator
 
 
 def _new_generator(device: torch.device | str | int) -> SimGenerator:
+    """Return a new generator for a simulated device, registered in ``_by_address``."""
     generator = SimGenerator()
     generator._device = MACHINE.device(device).torch_device
     _by_address[generator._cdata] = generator
@@ -55,7 +56,10 @@ def _new_generator(device: torch.device | str | int) -> SimGenerator:
 
 
 class _GeneratorType(type(_TorchGenerator)):
-    """The metaclass of ``torch.Generator``: makes a `SimGenerator` for ``"sim"``, else PyTorch's own."""
+    """The metaclass that replaces that of ``torch.Generator``.
+
+    A call returns a `SimGenerator` for ``"sim"``, else PyTorch's own generator.
+    """
 
     def __call__(cls, device: Any = None) -> torch.Generator:
         if device is None:
@@ -71,7 +75,10 @@ class _GeneratorType(type(_TorchGenerator)):
 
 
 def register() -> None:
-    """Let ``torch.Generator`` make both kinds, and the CPU's random numbers come from the CPU's."""
+    """Replace ``torch.Generator`` by a class that makes generators of both kinds.
+
+    Also patch PyTorch's random functions to reject a simulated device's generator for CPU tensors.
+    """
     name = {"__module__": "torch", "__qualname__": "Generator"}  # where pickle looks for it
     torch.Generator = _GeneratorType("Generator", (_TorchGenerator,), name)
     constructors = _device_constructors()
@@ -84,7 +91,7 @@ def register() -> None:
         if plain in constructors:
             constructors.add(checked)
         setattr(torch, name, checked)
-    torch.utils.data.dataset.randperm = torch.randperm  # it has a name of its own for it
+    torch.utils.data.dataset.randperm = torch.randperm  # imported there by name
     for name in (
         *("random_", "uniform_", "normal_", "bernoulli_", "exponential_", "geometric_"),
         *("cauchy_", "log_normal_", "bernoulli", "multinomial"),
@@ -93,15 +100,15 @@ def register() -> None:
 
 
 def _check_argument(draw: Any) -> Any:
-    """Return a function that draws random numbers, and refuses the device's generator for the CPU's tensors.
+    """Return a random function that raises RuntimeError for a CPU tensor with a simulated device's generator.
 
-    PyTorch itself takes it for one of the CPU's, which it is.
+    PyTorch itself would accept it, because it is a CPU generator.
     """
 
     @functools.wraps(draw)
     def checked(*args: Any, **kwargs: Any) -> Any:
-        candidates = (kwargs.get("generator"), *args)  # some take it without its name
-        if not any(x.__class__ is SimGenerator for x in candidates):
+        values = (kwargs.get("generator"), *args)  # some functions take it by position
+        if not any(x.__class__ is SimGenerator for x in values):
             return draw(*args, **kwargs)
         tensor = args[0] if args else None
         result = tensor if isinstance(tensor, torch.Tensor) else draw(*args, **kwargs)
@@ -113,12 +120,12 @@ def _check_argument(draw: Any) -> Any:
 
 
 def check(generator: torch.Generator, device: Device) -> None:
-    """Refuse a generator of another device in CUDA's words.
+    """Check that a generator belongs to a simulated device, with CUDA's error messages.
 
     Raises
     ------
     RuntimeError
-        Where it is of the CPU, or of another simulated device.
+        If it belongs to the CPU or to another simulated device.
     """
     sim_generator = _by_address.get(generator._cdata)
     if sim_generator is None:

@@ -1,6 +1,6 @@
-"""What was allocated and freed when, and by which line: the memory snapshot of a simulated device.
+"""The memory history of a simulated device: its allocations and frees, with time and stack frames.
 
-The form is that of ``torch.cuda.memory._snapshot()``, so what reads a GPU's snapshot reads this one.
+The format is that of ``torch.cuda.memory._snapshot()``, so the same tools read it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ _HERE = str(Path(__file__).parent)
 
 
 class History:
-    """The last ``max_entries`` events of one device since recording began."""
+    """The last ``max_entries`` allocator events of one device since recording began."""
 
     def __init__(self, max_entries: int) -> None:
         self.events: deque[dict[str, Any]] = deque(maxlen=min(max_entries, sys.maxsize))
         self.frames: dict[int, Frames] = {}
-        """For each block in use, by address, where it was allocated."""
+        """For each block in use, by address: the stack frames of its allocation."""
 
     def record(self, action: str, address: int, nbytes: int, time: float) -> None:
-        """Record one event.
+        """Record one allocator event with the current stack frames.
 
         Parameters
         ----------
         action
-            ``"alloc"``, ``"free"``, ``"segment_alloc"``, ``"segment_free"`` or ``"oom"``.
+            ``"alloc"``, ``"free"``, ``"segment_alloc"``, ``"segment_free"``, ``"segment_map"``,
+            ``"segment_unmap"`` or ``"oom"``.
         address, nbytes
-            Where, and how much was asked for. Of ``"oom"`` the first is how much the device has left.
+            The address and the requested bytes. For ``"oom"`` the first is the free bytes of the device.
         time
-            When, in seconds of virtual time.
+            Seconds of virtual time.
         """
         frames = _frames()
         if action == "alloc":
@@ -48,7 +49,10 @@ class History:
 
 
 def _frames() -> Frames:
-    """Return where the program is, innermost first, without this package's own frames."""
+    """Return the caller's stack, innermost frame first, without frames of this package.
+
+    Each frame is a dict with the keys filename, line and name.
+    """
     frames: Frames = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

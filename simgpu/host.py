@@ -1,23 +1,23 @@
-"""What an operation costs the host: Python, dispatch, autograd and the launch.
+"""The host overhead of an operation: Python, dispatch, autograd and the launch.
 
-A step of a small network takes as long as the host needs to ask for it. The model, in full::
+A step of a small network takes as long as the host needs to call its operators. The model, in full::
 
-    operator with a kernel   dispatch + launch, and library where a library does it
+    operator with a kernel   dispatch + launch, and library for those in `LIBRARY`
     operator without one     view
-    either, while recorded   + record
+    recorded by autograd     + record
     a list of tensors        + per_tensor for each tensor in its lists
 
-``library`` is what cuBLAS, cuDNN, normalisation and fused attention need beside any operator: they
-choose an algorithm, ask for a workspace or make several results. ``dispatch`` holds an average share
-of Python and of calling modules. An operator in a backward pass costs the same: no Python and no module
-there, and the engine that calls it instead; so it was on the one host where both could be compared.
+``library`` is the additional overhead of cuBLAS, cuDNN, normalization and fused attention, which choose an
+algorithm, allocate a workspace or return several results. ``dispatch`` includes an average share of Python
+and of module calls. An operator in a backward pass costs the same: the autograd engine replaces Python and
+modules. So it was on the one host where both could be compared.
 
 The reference host is one for an A100. The figures are in ``host.json``, each with its source; a profile's
-figure ``host`` says how many times that its usual host takes. Hosts differ by a factor of two around it, and
-so does a step that waits for the host.
+figure ``host`` is its usual host's overhead relative to that. Hosts differ from it by a factor of up to two,
+and so does a step that waits for the host.
 
-Left out: what the interpreter does between operators (only `simgpu.host_work` knows), compiled code
-and graphs, which ask once for many kernels, and a second thread.
+Left out: Python code between operators (see `simgpu.host_work`), compiled code and CUDA graphs, which launch
+many kernels at once, and further threads.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ native_batch_norm_backward native_group_norm native_group_norm_backward _native_
 cudnn_batch_norm cudnn_batch_norm_backward _fused_rms_norm _fused_rms_norm_backward
 """
 LIBRARY = frozenset(_NAMES.split())
-"""Operators that a library does or that make several results, by name; attention has its own prefix.
+"""Operators that call a library or return several results, by name; see `is_library` for attention.
 
 ``bmm`` is not one: alone it takes 6 µs longer than an addition, and a layer norm 20 (NeuSight)."""
 
@@ -52,13 +52,13 @@ Assumption: about a thousand on CUDA; NVIDIA does not document it.
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Seconds that things cost one host; ``start`` and ``gap`` are the device's time."""
+    """Host overheads in seconds; ``start`` and ``gap`` are device time."""
 
     dispatch: float  # an operator with a kernel, beside the call that launches it
-    library: float  # the same where a library does it: ``dispatch`` and ``library`` of the figures
+    library: float  # the same for `LIBRARY`: the sum of the figures ``dispatch`` and ``library``
     view: float  # an operator without a kernel: a view, uninitialized memory
-    record: float  # a node of the autograd graph, more
-    per_tensor: float  # a tensor in the lists of an operator that takes lists, more
+    record: float  # in addition: recording a node of the autograd graph
+    per_tensor: float  # in addition: each tensor in the lists of an operator that takes lists
     event: float  # recording an event
     start: float  # from a launch to the start of its kernel where the queue is empty
     gap: float  # from the end of a kernel to the start of the next
@@ -66,9 +66,9 @@ class Costs:
 
 @cache
 def costs(factor: float = 1.0) -> Costs:
-    """Return what things cost a host that takes ``factor`` times as long as the reference host.
+    """Return the costs of a host that takes ``factor`` times as long as the reference host.
 
-    ``start`` and ``gap`` are the device's and stay as they are.
+    ``start`` and ``gap`` are device times, and not scaled.
     """
     reference = {name: figure["value"] for name, figure in figures().items()}
     reference["library"] += reference["dispatch"]
@@ -78,21 +78,21 @@ def costs(factor: float = 1.0) -> Costs:
 
 @cache
 def figures() -> dict[str, Any]:
-    """Return the reference host's figures: value, unit and source by name."""
+    """Return the reference host's figures by name; each is a dict with the keys value, unit and source."""
     return json.loads(_FILE.read_text(encoding="utf-8"))["figures"]
 
 
 def is_library(name: str) -> bool:
-    """Whether an operator, by its name without ``aten::``, is one of `LIBRARY`'s kind."""
+    """Return whether an operator, named without ``aten::``, is in `LIBRARY` or is fused attention."""
     return name in LIBRARY or name.startswith("_scaled_dot_product_")
 
 
 def takes_lists(name: str) -> bool:
-    """Whether an operator, by its name without ``aten::``, does one thing to each tensor of a list."""
+    """Return whether an operator, named without ``aten::``, applies to each tensor of a list (foreach)."""
     return name.startswith(("_foreach_", "_fused_adam", "_fused_sgd", "_amp_foreach_"))
 
 
-def between_events(
+def seconds_between_events(
     kernel: float,
     profile: Profile,
     *,
@@ -100,29 +100,34 @@ def between_events(
     views: int = 0,
     factor: float | None = None,
 ) -> float:
-    """Return what two events around one eager call on an idle stream show, in seconds.
+    """Return the seconds that two CUDA events around one eager call on an idle stream would measure.
 
-    It is the kernel's time only where that is long: a short one ends before the host has placed the
-    second mark.
+    It is the kernel's time only if that is long: a short kernel ends before the host has recorded the
+    second event.
 
     Parameters
     ----------
     kernel
-        How long the call keeps the device busy.
+        Seconds for which the call keeps the device busy.
     profile
-        The GPU; its usual host unless ``factor`` is given.
+        The GPU, with its usual host unless ``factor`` is given.
     library
-        Whether the call is one of `LIBRARY`'s kind.
+        Whether the operator is one of `is_library`.
     views
-        How many operators without a kernel belong to the call.
+        How many operators without a kernel the call includes.
     factor
-        The host, in units of the reference host.
+        The host's overhead in units of the reference host's.
     """
     cost = costs(profile.host if factor is None else factor)
-    return issued(profile, library, views, factor) + max(cost.start + kernel, cost.event)
+    return eager_call_seconds(profile, library, views, factor) + max(cost.start + kernel, cost.event)
 
 
-def issued(profile: Profile, library: bool = False, views: int = 0, factor: float | None = None) -> float:
-    """Return how long the host needs to ask for one eager call; the parameters are `between_events`'s."""
+def eager_call_seconds(
+    profile: Profile, library: bool = False, views: int = 0, factor: float | None = None
+) -> float:
+    """Return the host time of one eager call, in seconds.
+
+    The parameters are as for `seconds_between_events`.
+    """
     cost = costs(profile.host if factor is None else factor)
     return profile.launch + views * cost.view + (cost.library if library else cost.dispatch)

@@ -1,7 +1,7 @@
-"""Operators that a CPU lacks or decomposes where a GPU has one kernel.
+"""Operators that the CPU lacks or decomposes, where a GPU has one kernel.
 
-Recurrent cells and attention: on a GPU one kernel each, so the simulated device has them too. And
-what PyTorch does in another way for a tensor of Python's than for CUDA's.
+Recurrent cells and attention have one kernel each on a GPU, so the simulated device has them too. Others
+are operators that PyTorch handles differently for a Python tensor subclass than for CUDA tensors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .tensor import SPECIAL, SimTensor, compute, run
+from .tensor import SPECIAL, SimTensor, compute, dispatch
 
 aten = torch.ops.aten
 
@@ -29,16 +29,16 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Compute scaled dot product attention as the CPU would: flash attention where it can."""
+    """Compute ``scaled_dot_product_attention`` by the algorithm that the CPU would choose: flash or math."""
     _check_attention(query, key, value, attn_mask, is_causal)
     with torch._C._DisableTorchDispatch():
         grad = torch.is_grad_enabled()
-        needs = grad and any(x.requires_grad for x in (query, key, value))
-        plain = [_payload(x).detach().requires_grad_(needs) for x in (query, key, value)]
+        requires_grad = grad and any(x.requires_grad for x in (query, key, value))
+        plain = [_payload(x).detach().requires_grad_(requires_grad) for x in (query, key, value)]
         mask = attn_mask
         if mask is not None:
             mask = _payload(mask).detach().requires_grad_(mask.requires_grad and grad)
-        if _payload(query).is_meta:  # the choice is the CPU's, with values or without
+        if _payload(query).is_meta:  # choose as for CPU tensors, also without data
             *plain, mask = (_empty_on_cpu(x) for x in (*plain, mask))
         choice = torch._fused_sdp_choice(
             *plain, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
@@ -47,22 +47,22 @@ def attention(
         keep, drop = (query.new_full((), value) for value in (0.0, -math.inf))
         attn_mask = torch.where(attn_mask, keep, drop)
     if choice == torch.nn.attention.SDPBackend.FLASH_ATTENTION.value:
-        whole = query.dim() == 4  # from 2.15 on it is chosen without a batch, too
-        if not whole:
+        has_batch = query.dim() == 4  # from 2.15 on it is chosen without a batch, too
+        if not has_batch:
             query, key, value = (x[None] for x in (query, key, value))
             if attn_mask is not None and attn_mask.dim() == 3:
                 attn_mask = attn_mask[None]
         out = aten._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
         )[0]
-        return out if whole else out[0]
+        return out if has_batch else out[0]
     return aten._scaled_dot_product_attention_math(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )[0]
 
 
 def _check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool) -> None:
-    """Refuse what PyTorch refuses before it chooses how to compute, in its words."""
+    """Raise PyTorch's errors for invalid inputs of attention."""
     if not query.device == key.device == value.device:
         raise RuntimeError(
             "Expected query, key, and value to have the same device type, but got query.device: "
@@ -79,18 +79,21 @@ def _check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | N
 
 
 def _payload(tensor: Tensor) -> Tensor:
+    """Return the CPU tensor of a SimTensor; other tensors as they are."""
     return tensor._payload if isinstance(tensor, SimTensor) else tensor
 
 
 def _empty_on_cpu(tensor: Tensor | None) -> Tensor | None:
+    """Return an uninitialized CPU tensor with the same shape, strides and dtype; None for None."""
     if tensor is None:
         return None
     like = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
     return like.requires_grad_(tensor.requires_grad)
 
 
-def _gates(of_input: Tensor, of_hidden: Tensor, biases: tuple[Tensor | None, ...]) -> list[Tensor]:
-    pair = zip((of_input, of_hidden), biases, strict=True)
+def _gates(input_gates: Tensor, hidden_gates: Tensor, biases: tuple[Tensor | None, ...]) -> list[Tensor]:
+    """Return the two pre-activations with their biases added."""
+    pair = zip((input_gates, hidden_gates), biases, strict=True)
     return [x if bias is None else x + bias for x, bias in pair]
 
 
@@ -101,7 +104,17 @@ def lstm_cell(
     input_bias: Tensor | None = None,
     hidden_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute one step of an LSTM from its gates before their activations."""
+    """Compute one LSTM step: aten::_thnn_fused_lstm_cell in differentiable operations.
+
+    ``input_gates`` and ``hidden_gates`` are the pre-activations of the four gates, (batch, 4 * hidden) each;
+    the biases are (4 * hidden,).
+
+    Returns
+    -------
+    tuple of Tensor
+        The next hidden state and cell state, (batch, hidden) each, and the summed pre-activations, detached,
+        in place of ATen's workspace.
+    """
     gates = sum(_gates(input_gates, hidden_gates, (input_bias, hidden_bias)))
     i, f, g, o = gates.chunk(4, 1)
     cy = f.sigmoid() * cx + i.sigmoid() * g.tanh()
@@ -115,7 +128,16 @@ def gru_cell(
     input_bias: Tensor | None = None,
     hidden_bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Compute one step of a GRU from its gates before their activations."""
+    """Compute one GRU step: aten::_thnn_fused_gru_cell in differentiable operations.
+
+    ``input_gates`` and ``hidden_gates`` are the pre-activations of the reset, update and new gates,
+    (batch, 3 * hidden) each; the biases are (3 * hidden,).
+
+    Returns
+    -------
+    tuple of Tensor
+        The next hidden state, and the new gate, detached, in place of ATen's workspace; both (batch, hidden).
+    """
     a, b = _gates(input_gates, hidden_gates, (input_bias, hidden_bias))
     (ri, zi, ni), (rh, zh, nh) = a.chunk(3, 1), b.chunk(3, 1)
     r, z = (ri + rh).sigmoid(), (zi + zh).sigmoid()
@@ -126,13 +148,16 @@ def gru_cell(
 def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, *rest: Any
 ) -> Tensor:
-    """Compute the CTC loss; lengths may be on either side, and the host must know them."""
+    """Compute the CTC loss; lengths on a device are copied to the host, which synchronizes."""
     lengths = (input_lengths.tolist(), target_lengths.tolist())
     return aten.ctc_loss.IntList(log_probs, targets, *lengths, *rest)
 
 
 def unscale(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Divide gradients by a scaler's factor; those of bfloat16 are refused as on CUDA."""
+    """Compute aten::_amp_foreach_non_finite_check_and_unscale_ for a GradScaler.
+
+    Raise NotImplementedError for bfloat16 gradients, as CUDA does.
+    """
     if any(grad.dtype is torch.bfloat16 for grad in args[0]):
         raise NotImplementedError(
             "\"_amp_foreach_non_finite_check_and_unscale_cuda\" not implemented for 'BFloat16'"
@@ -141,7 +166,7 @@ def unscale(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def histc(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Count numbers by bins, whole ones as well: CUDA takes them, a CPU only floats."""
+    """Compute aten::histc, also of integer tensors, which CUDA accepts and the CPU does not."""
     tensor, *rest = args
     if tensor.dtype.is_floating_point:
         return compute(op, args, kwargs)
@@ -149,7 +174,10 @@ def histc(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def register(library: Any) -> list[Callable[..., Any]]:
-    """Register these operations for the device and return them; ``library`` is of the namespace aten."""
+    """Register these kernels for the simulated device, and return them.
+
+    ``library`` is the torch.library.Library of the namespace aten.
+    """
     kernels: list[Callable[..., Any]] = []
     for op, kernel in (
         (aten.scaled_dot_product_attention.default, attention),
@@ -159,11 +187,11 @@ def register(library: Any) -> list[Callable[..., Any]]:
     ):
         kernels.append(kernel)
         library.impl(op, kernel, "AutogradPrivateUse1")
-        # In inference mode, where autograd is away, they come to `run`.
+        # In inference mode, where autograd is away, they are dispatched to `tensor.dispatch`.
         SPECIAL[op] = lambda op, args, kwargs, call=kernel: call(*args, **kwargs)
     SPECIAL[aten.histc.default] = histc
     SPECIAL[aten._amp_foreach_non_finite_check_and_unscale_.default] = unscale
-    # Called by PyTorch below the point where a SimTensor is seen, or taken apart before it.
+    # PyTorch calls these below __torch_dispatch__, or decomposes them before it.
     for name in ("copy_", "_local_scalar_dense", "silu_backward", "mish_backward"):
         kernels.append(_run_directly(getattr(aten, name).default))
         library.impl(name, kernels[-1], "PrivateUse1")
@@ -171,4 +199,5 @@ def register(library: Any) -> list[Callable[..., Any]]:
 
 
 def _run_directly(op: Any) -> Callable[..., Any]:
-    return lambda *args, **kwargs: run(op, args, kwargs)
+    """Return a kernel that passes the operator to `tensor.dispatch`."""
+    return lambda *args, **kwargs: dispatch(op, args, kwargs)

@@ -1,6 +1,6 @@
-"""The simulated hardware: devices with memory, a clock and a random generator, driven by one host.
+"""The simulated hardware: devices with memory, a clock and a random generator, and one host.
 
-There is one `Machine` in a process, `MACHINE`, empty until ``simgpu.enable`` puts devices into it.
+Each process has one `Machine`, `MACHINE`, without devices until ``simgpu.enable`` is called.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 
 
 class Memory:
-    """The block of device memory behind a tensor and all its views; freed with the last of them."""
+    """The block of device memory shared by a tensor and all its views; freed when the last is deleted."""
 
     __slots__ = ("_block", "device", "nbytes")
 
@@ -34,20 +34,20 @@ class Memory:
         self._block: Block = device.allocator.allocate(nbytes)
 
     def resize(self, nbytes: int) -> None:
-        """Move to a block of another size, as a tensor that grows does."""
+        """Replace the block by one of ``nbytes``, as a tensor that grows does."""
         block = self.device.allocator.allocate(nbytes)
         self.device.allocator.free(self._block)
         self._block, self.nbytes = block, nbytes
 
     def __del__(self) -> None:
-        block = getattr(self, "_block", None)  # None where there was no memory left
+        block = getattr(self, "_block", None)  # None if the allocation failed
         if block is not None:
             self.device.allocator.free(block)
-            self.device.clock.forget(id(self))
+            self.device.clock.forget_block(id(self))
 
 
 class Device:
-    """One simulated GPU: its allocator, its clock and the state of its random generator."""
+    """One simulated GPU: its allocator, clock, random state and current stream."""
 
     def __init__(
         self,
@@ -69,27 +69,30 @@ class Device:
         self.history: History | None = None  # while it is recorded
 
     def record_history(self, max_entries: int | None) -> None:
-        """Note from now on what the allocator does, at most so many events; None ends it."""
+        """Start to record the last ``max_entries`` allocator events; None stops recording.
+
+        If it is recording already, the history continues.
+        """
         history = None if max_entries is None else self.history or History(max_entries)
         self.history, self.allocator.on_event = history, None
 
         def record(action: str, address: int, nbytes: int) -> None:
             try:
                 history.record(action, address, nbytes, self.clock.host)
-            except Exception:  # noqa: BLE001  (a history is no reason to refuse memory)
-                MACHINE.unmodelled()
+            except Exception:  # noqa: BLE001  (an error of the history must not fail an allocation)
+                MACHINE.count_unmodelled()
 
         if history is not None:
             self.allocator.on_event = record
 
     def seed(self, seed: int) -> None:
-        """Seed the random generator."""
+        """Seed the random number generator."""
         self.rng = torch.Generator().manual_seed(seed).get_state()
 
 
 @dataclass
 class Machine:
-    """All devices, the host's clock, which device is current, and who is counting."""
+    """The simulated devices of the process, the host's clock, the current device and the active counters."""
 
     devices: list[Device] = field(default_factory=list)
     host: HostClock = field(default_factory=HostClock)
@@ -100,12 +103,14 @@ class Machine:
     forked: bool = False
 
     def device(self, which: torch.device | str | int | None = None) -> Device:
-        """Return a device by name or number; the current one for None.
+        """Return a device by name or index; None means the current device.
 
         Raises
         ------
         RuntimeError
-            Where there is no such device, or in a process forked after the devices were in use.
+            If there is no such device, or in a process forked after the devices were in use.
+        ValueError
+            If it is not a sim device.
         """
         index = which
         if isinstance(which, str):
@@ -133,23 +138,23 @@ class Machine:
         return self.devices[index]
 
     def run_arrivals(self) -> None:
-        """Run the callbacks of the non-blocking copies to pinned memory that have ended by now.
+        """Run the callbacks of the non-blocking copies to pinned memory that have ended by the host's time.
 
-        Until such a copy has ended, the host sees what its memory held before.
+        Until such a copy has ended, the host reads the previous values.
         """
         callbacks = [callback for end, callback in self.arrivals if end <= self.host.now]
         self.arrivals = [arrival for arrival in self.arrivals if arrival[0] > self.host.now]
         for callback in callbacks:
             callback()
 
-    def synchronized(self) -> None:
-        """Count a wait of the host for a device."""
+    def count_synchronization(self) -> None:
+        """Run due arrivals and count a synchronization; called after the host has waited for a device."""
         self.run_arrivals()
         for counters in self.counting:
             counters.synchronizations += 1
 
-    def unmodelled(self) -> None:
-        """Count an operation that was done and whose cost or trace could not be worked out."""
+    def count_unmodelled(self) -> None:
+        """Count an operation whose cost or trace could not be determined."""
         for counters in self.counting:
             counters.unmodelled += 1
 
@@ -165,7 +170,10 @@ class Machine:
         writes: tuple[Memory, ...] = (),
         dispatch: float = 0.0,
     ) -> float:
-        """Move bytes on a device's clock, count the copy and the wait it takes; return when it ends."""
+        """Charge a copy to a device's clock, and count it and its synchronization; no data are copied here.
+
+        Return when it ends, in seconds of virtual time. Other parameters are as for `Clock.copy`.
+        """
         try:
             span = device.clock.copy(
                 direction,
@@ -178,20 +186,20 @@ class Machine:
                 dispatch,
             )
             seconds, race, end = span.seconds, span.race, span.end
-        except Exception:  # noqa: BLE001  (the copy is right whatever the clock makes of it)
-            self.unmodelled()
+        except Exception:  # noqa: BLE001  (an error of the clock must not fail the copy)
+            self.count_unmodelled()
             seconds, race, end = 0.0, False, self.host.now
-        waits = direction in ("h2d", "d2h") and not (pinned and non_blocking)
+        synchronizes = direction in ("h2d", "d2h") and not (pinned and non_blocking)
         for counters in self.counting:
             counters.copies.append(Copy(direction, nbytes, pinned, non_blocking, seconds))
             counters.races += race
-            counters.synchronizations += waits
+            counters.synchronizations += synchronizes
         if self.arrivals:
             self.run_arrivals()
         return end
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the segments of all devices, and what happened to them while it was recorded."""
+        """Return the memory snapshot of all devices, in the format of ``torch.cuda.memory._snapshot()``."""
         segments, traces = [], []
         for device in self.devices:
             history = device.history or History(0)
@@ -204,6 +212,7 @@ class Machine:
         return {"segments": segments, "device_traces": traces}
 
     def _devices_text(self) -> str:
+        """Return the number of devices in words, for an error message."""
         count = len(self.devices)
         return "is one device, sim:0" if count == 1 else f"are {count} devices"
 
@@ -212,6 +221,7 @@ MACHINE = Machine()
 
 
 def _after_fork() -> None:
+    """Mark a forked child process as unable to use the devices, if the parent has used them."""
     MACHINE.forked = MACHINE.used
 
 
@@ -224,12 +234,12 @@ _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
 def parse_memory(memory: int | str) -> int:
-    """Return a size in bytes: ``300_000_000``, ``"300 MB"``, ``"15 GiB"``.
+    """Return a size in bytes: from ``300_000_000``, ``"300 MB"`` (10**6 bytes) or ``"15 GiB"`` (2**30 bytes).
 
     Raises
     ------
     ValueError
-        Where it is no size, or not more than nothing.
+        If it is not a size, or not positive.
     """
     if isinstance(memory, str):
         match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", memory)

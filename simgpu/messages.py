@@ -1,18 +1,18 @@
-"""What the simulated device says to a reader, in English unless ``translate`` is set."""
+"""Messages of the simulated device: English unless ``translate`` is set."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 translate: Callable[[str], str] = str
-"""Returns a text in another language: gettext's."""
+"""Returns the translation of a message; the course sets it to gettext's function."""
 
 
 def _(message: str) -> str:
-    """Return a text in the reader's language."""
+    """Return a message in the reader's language."""
     return translate(message)
 
 
 def N_(message: str) -> str:
-    """Return a text as it is: it marks one that `_` translates where it is shown."""
+    """Return a message unchanged: marks it for extraction; `_` translates it where it is shown."""
     return message

@@ -1,4 +1,4 @@
-"""What the device says where tensors are in different places: the sentences of CUDA."""
+"""Errors for tensors on different devices, with CUDA's messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ aten = torch.ops.aten
 
 
 def check_indices(args: tuple[Any, ...]) -> None:
-    """Let ``x[indices]`` take its indices from the host, and nothing else from another device."""
+    """Check the devices of an indexing operation's tensors.
+
+    Indices may be on the CPU or on the indexed tensor's device, values on the latter, unless 0-dim. Raise
+    CUDA's RuntimeError otherwise.
+    """
     target, indices, *values = args
     for index in indices:
         if index is not None and index.device not in (CPU, target.device):
@@ -22,17 +26,18 @@ def check_indices(args: tuple[Any, ...]) -> None:
                 f"({target.device})"
             )
     if values and values[0].device != target.device and values[0].dim():
-        _two_devices(target.device, values[0].device)
+        _raise_two_devices(target.device, values[0].device)
 
 
-def _two_devices(first: torch.device, other: torch.device) -> NoReturn:
+def _raise_two_devices(first: torch.device, other: torch.device) -> NoReturn:
+    """Raise the RuntimeError "at least two devices"."""
     raise RuntimeError(
         f"Expected all tensors to be on the same device, but found at least two devices, {first} and {other}!"
     )
 
 
 def mismatch(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
-    """Raise what CUDA raises where tensors are on different devices."""
+    """Raise the RuntimeError that CUDA raises for an operation whose tensors are on different devices."""
     names = [a.name for a in op._schema.arguments]
     named: list[tuple[str, Tensor]] = []
     for name, value in [*zip(names, args, strict=False), *kwargs.items()]:
@@ -47,10 +52,10 @@ def mismatch(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn
                 f"Input type ({x.type()}) and weight type ({weight.type()}) should be the same"
                 + mkldnn * (x.device.type == "cpu")
             )
-    one_by_one = op._schema.name.startswith("aten::_foreach_")  # what CUDA makes of mixed lists
-    if torch.Tag.pointwise in op.tags or packet in _ITERATED or one_by_one:
+    is_foreach = op._schema.name.startswith("aten::_foreach_")
+    if torch.Tag.pointwise in op.tags or packet in _TENSOR_ITERATOR or is_foreach:
         first = next(t.device for _, t in named if t.device.type == "sim")
-        _two_devices(first, next(t.device for _, t in reversed(named) if t.device != first))
+        _raise_two_devices(first, next(t.device for _, t in reversed(named) if t.device != first))
     common = named[0][1].device
     name, other = next((n, t.device) for n, t in named if t.device != common)
     method, name = _CUDA_NAMES.get(packet, (op._schema.name.removeprefix("aten::"), name))
@@ -65,20 +70,20 @@ def mismatch(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn
 
 
 CONVOLUTIONS = {aten.convolution, aten.convolution_overrideable, aten._convolution}
-_ITERATED = {  # beside those with the tag: in CUDA they go through TensorIterator and use its words
+_TENSOR_ITERATOR = {  # without the tag pointwise, but on CUDA they use TensorIterator and its message
     aten.mse_loss,
     aten.smooth_l1_loss,
     aten.binary_cross_entropy,
     aten.binary_cross_entropy_with_logits,
     aten.floor_divide,
 }
-_CUDA_NAMES = {  # the kernel and the argument that CUDA's sentence names
+_CUDA_NAMES = {  # the kernel and the argument that CUDA's message names
     aten.embedding: ("index_select", "index"),
     aten.stack: ("cat", "tensors"),
     aten.mv: ("addmv", "vec"),
     aten.convolution: ("cudnn_convolution", "weight"),
 }
-_STRUCTURED = {  # operations that PyTorch generates in another way, with other names
+_STRUCTURED = {  # structured kernels: PyTorch generates other names for their wrappers
     *("addmm", "addmv", "baddbmm", "bmm", "cat", "gather", "index_add", "index_copy", "mm"),
     *("nll_loss_forward", "scatter", "scatter_add", "scatter_reduce", "topk"),
 }

@@ -1,4 +1,4 @@
-"""``torch.sim``: what ``torch.cuda`` is for CUDA, for the simulated devices."""
+"""``torch.sim``: the counterpart of ``torch.cuda`` for simulated devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DeviceLike = torch.device | str | int | None
 
 
 class Event:
-    """A mark in a stream: ``record`` it, wait for it, measure between two of them.
+    """An event in a stream, as ``torch.cuda.Event``.
 
     Parameters
     ----------
@@ -33,35 +33,35 @@ class Event:
         self._time = 0.0
 
     def record(self, stream: Stream | None = None) -> None:
-        """Place the mark behind all that the stream has been given."""
+        """Record the event in a stream (None: the current one), after all work queued in it so far."""
         self._device = stream._device if stream else MACHINE.device()
         number = stream.stream_id if stream else self._device.stream
         self._time = self._device.clock.record(number)
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Hold a stream back until the mark is reached; the host does not wait."""
+        """Make later work of a stream (None: the current one) wait for the event; the host does not wait."""
         device = stream._device if stream else MACHINE.device()
         device.clock.wait(stream.stream_id if stream else device.stream, self._time)
 
     def query(self) -> bool:
-        """Return whether the mark has been reached by now."""
+        """Return whether the event has been reached by now, or was never recorded."""
         return self._device is None or _query(self._device, self._time)
 
     def synchronize(self) -> None:
-        """Let the host wait for the mark."""
+        """Make the host wait for the event."""
         if self._device is not None:
             self._device.clock.wait_for(self._time)
-            MACHINE.synchronized()
+            MACHINE.count_synchronization()
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Return the milliseconds from this mark to another, modelled.
+        """Return the modelled milliseconds from this event to ``end_event``.
 
         Raises
         ------
         RuntimeError
-            Where either has not been recorded or reached yet; synchronise first.
+            If either has not been reached yet; synchronize first.
         ValueError
-            Where either was made without ``enable_timing=True``.
+            If either was not recorded, or was created without ``enable_timing=True``.
         """
         if not (self.enable_timing and end_event.enable_timing):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
@@ -73,7 +73,7 @@ class Event:
 
 
 class Stream:
-    """A queue of operations that run in order, beside those of other streams."""
+    """A queue of operations that run in order, concurrently with those of other streams."""
 
     def __init__(self, device: _DeviceLike = None, priority: int = 0, *, _number: int | None = None) -> None:
         self._device = MACHINE.device(device)
@@ -83,39 +83,39 @@ class Stream:
 
     @property
     def device_type(self) -> int:
-        """PyTorch's number for this kind of device."""
+        """PyTorch's number for this type of device."""
         return int(torch._C._autograd.DeviceType.PrivateUse1)
 
     @property
     def device_index(self) -> int:
-        """The number of the device: 0 for ``sim:0``."""
+        """The index of the device: 0 for ``sim:0``."""
         return self._device.index
 
     def synchronize(self) -> None:
-        """Let the host wait until the stream has done all it was given."""
+        """Make the host wait until the stream has completed its queued work."""
         self._device.clock.synchronize(self.stream_id)
-        MACHINE.synchronized()
+        MACHINE.count_synchronization()
 
     def query(self) -> bool:
-        """Return whether the stream has done all it was given."""
+        """Return whether the stream has completed its queued work."""
         return _query(self._device, self._device.clock.mark(self.stream_id))
 
     def wait_stream(self, stream: Stream) -> None:
-        """Hold this stream back until another has done all it was given so far."""
+        """Make later work of this stream wait for all work queued in another so far."""
         self.wait_event(stream.record_event())
 
     def wait_event(self, event: Event) -> None:
-        """Hold this stream back until an event is reached."""
+        """Make later work of this stream wait for an event."""
         event.wait(self)
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Record an event behind all that the stream has been given."""
+        """Record an event (None: a new one) in this stream, and return it."""
         event = event or Event()
         event.record(self)
         return event
 
     def is_capturing(self) -> bool:
-        """Return False: the simulated device records no graphs. Optimisers ask at every step."""
+        """Return False: simulated devices capture no CUDA graphs. Optimizers ask at every step."""
         return False
 
     def __eq__(self, other: object) -> bool:
@@ -131,7 +131,7 @@ class Stream:
         return f"<torch.sim.Stream device={self.device} number={self.stream_id}>"
 
     def __enter__(self) -> Stream:
-        self._previous.append(self._device.stream)  # a list, because it may be entered again
+        self._previous.append(self._device.stream)  # a list, because a stream may be entered repeatedly
         self._device.stream = self.stream_id
         return self
 
@@ -140,7 +140,10 @@ class Stream:
 
 
 def _query(device: Device, time: float) -> bool:
-    """Return whether a device has come to a time. Asking takes the host a moment, so a loop may wait."""
+    """Return whether the host's time has reached ``time``.
+
+    Each call advances the host's clock, so that a polling loop ends.
+    """
     MACHINE.host.advance(_QUERY_SECONDS, "query")
     MACHINE.run_arrivals()
     return device.clock.reached(time)
@@ -151,7 +154,7 @@ _QUERY_SECONDS = 1e-6
 
 @dataclass(frozen=True)
 class Properties:
-    """What a simulated device pretends to be; ``total_memory`` in bytes."""
+    """The properties of a simulated device; ``total_memory`` in bytes."""
 
     name: str
     major: int
@@ -161,27 +164,27 @@ class Properties:
 
 
 class SimMemory(types.ModuleType):
-    """The module ``torch.sim.memory``: a history of what was allocated, in the form of CUDA's."""
+    """The module ``torch.sim.memory``: records memory history in the format of ``torch.cuda.memory``."""
 
     def _record_memory_history(
         self, enabled: str | None = "all", *_: Any, max_entries: int = sys.maxsize, **__: Any
     ) -> None:
-        """Record from now on; ``None`` ends it. Other settings of CUDA's function change nothing."""
+        """Start to record on all devices; ``enabled=None`` stops. CUDA's other arguments are ignored."""
         for device in MACHINE.devices:
             device.record_history(max_entries if enabled else None)
 
     def _snapshot(self, device: _DeviceLike = None) -> dict[str, Any]:
-        """Return the segments and the history of every device."""
+        """Return the segments and the history of all devices; ``device`` is ignored."""
         return MACHINE.snapshot()
 
     def _dump_snapshot(self, filename: str = "dump_snapshot.pickle") -> None:
-        """Write `_snapshot` into a file that https://pytorch.org/memory_viz opens."""
+        """Write `_snapshot` to a pickle file for https://pytorch.org/memory_viz."""
         with open(filename, "wb") as file:
             pickle.dump(self._snapshot(), file, protocol=4)  # the viewer reads no newer one
 
 
 class SimModule(types.ModuleType):
-    """The module ``torch.sim``. Memory is in bytes; everything about time is modelled."""
+    """The module ``torch.sim``: the functions of ``torch.cuda``. Memory is in bytes, time is modelled."""
 
     Event = Event
     Stream = Stream
@@ -194,15 +197,16 @@ class SimModule(types.ModuleType):
         return bool(MACHINE.devices)
 
     def is_initialized(self) -> bool:
-        """Return True: there is nothing to initialise."""
+        """Return True: there is nothing to initialize."""
         return True
 
     def init(self) -> None:
-        """Do nothing, as ``torch.cuda.init`` does the second time."""
+        """Do nothing, as ``torch.cuda.init`` does once initialized."""
 
     _lazy_init = init
 
     def _is_in_bad_fork(self) -> bool:
+        """Return whether this is a child process forked after the devices were in use."""
         return MACHINE.forked
 
     def device_count(self) -> int:
@@ -210,7 +214,7 @@ class SimModule(types.ModuleType):
         return len(MACHINE.devices)
 
     def current_device(self) -> int:
-        """Return the number of the current device."""
+        """Return the index of the current device."""
         return MACHINE.current
 
     def set_device(self, device: _DeviceLike) -> None:
@@ -219,66 +223,66 @@ class SimModule(types.ModuleType):
 
     @contextlib.contextmanager
     def device(self, device: _DeviceLike) -> Iterator[None]:
-        """Make a device the current one within a ``with`` block."""
-        before = MACHINE.current
+        """Return a context manager in which a device is the current one."""
+        previous_index = MACHINE.current
         self.set_device(device)
         try:
             yield
         finally:
-            MACHINE.current = before
+            MACHINE.current = previous_index
 
     def synchronize(self, device: _DeviceLike = None) -> None:
-        """Let the host wait until a device has done all it was given."""
+        """Make the host wait until a device (None: the current one) has completed its queued work."""
         MACHINE.device(device).clock.synchronize()
-        MACHINE.synchronized()
+        MACHINE.count_synchronization()
 
     def stream(self, stream: Stream | None) -> Any:
-        """Send operations to a stream within a ``with`` block."""
+        """Return a context manager in which a stream is the current one; None changes nothing."""
         return stream if stream is not None else contextlib.nullcontext()
 
     def current_stream(self, device: _DeviceLike = None) -> Stream:
-        """Return the stream that operations go to now."""
+        """Return the current stream of a device."""
         sim_device = MACHINE.device(device)
         return Stream(sim_device.index, _number=sim_device.stream)
 
     def default_stream(self, device: _DeviceLike = None) -> Stream:
-        """Return the stream that operations go to unless another is chosen."""
+        """Return the default stream of a device."""
         return Stream(device, _number=0)
 
     def set_stream(self, stream: Stream) -> None:
-        """Send operations to a stream from now on."""
+        """Make a stream the current one of its device."""
         stream._device.stream = stream.stream_id
 
     def memory_allocated(self, device: _DeviceLike = None) -> int:
-        """Return the bytes that tensors take."""
+        """Return the bytes allocated for tensors."""
         return MACHINE.device(device).allocator.allocated
 
     def max_memory_allocated(self, device: _DeviceLike = None) -> int:
-        """Return the most bytes that tensors took at once."""
+        """Return the peak of `memory_allocated`."""
         return MACHINE.device(device).allocator.max_allocated
 
     def memory_reserved(self, device: _DeviceLike = None) -> int:
-        """Return the bytes that the allocator keeps from the device."""
+        """Return the bytes that the caching allocator holds."""
         return MACHINE.device(device).allocator.reserved
 
     def max_memory_reserved(self, device: _DeviceLike = None) -> int:
-        """Return the most bytes that the allocator kept at once."""
+        """Return the peak of `memory_reserved`."""
         return MACHINE.device(device).allocator.max_reserved
 
     def reset_peak_memory_stats(self, device: _DeviceLike = None) -> None:
-        """Let the peaks begin again at what is in use now."""
+        """Set the peaks to the current values."""
         MACHINE.device(device).allocator.reset_peak()
 
     def reset_accumulated_memory_stats(self, device: _DeviceLike = None) -> None:
-        """Let the sums of what was ever allocated and freed begin again."""
+        """Set the totals of ``memory_stats()`` to the current values, and its counts of errors to 0."""
         MACHINE.device(device).allocator.reset_accumulated()
 
     def memory_stats(self, device: _DeviceLike = None) -> OrderedDict[str, int]:
-        """Return the allocator's figures under the names that ``torch.cuda`` gives them."""
+        """Return the allocator's figures by the keys of ``torch.cuda.memory_stats()``."""
         return OrderedDict(sorted(MACHINE.device(device).allocator.stats().items()))
 
     def memory_summary(self, device: _DeviceLike = None, abbreviated: bool = False) -> str:
-        """Return the allocator's figures as a text."""
+        """Return the allocator's figures as a text table; ``abbreviated`` is ignored."""
         return MACHINE.device(device).allocator.summary()
 
     def memory_snapshot(self, device: _DeviceLike = None) -> list[dict[str, Any]]:
@@ -291,27 +295,27 @@ class SimModule(types.ModuleType):
         return allocator.free_memory, allocator.capacity
 
     def empty_cache(self) -> None:
-        """Give the memory that no tensor uses back to every device."""
+        """Return the cached memory that no tensor uses to the driver, on every device."""
         for device in MACHINE.devices:
             device.allocator.empty_cache()
 
     def empty_host_cache(self) -> None:
-        """Do nothing: pinned memory is ordinary memory here, and nothing keeps it."""
+        """Do nothing: pinned memory is ordinary memory here, and not cached."""
 
     def is_current_stream_capturing(self) -> bool:
-        """Return False: the simulated device records no graphs."""
+        """Return False: simulated devices capture no CUDA graphs."""
         return False
 
     def get_device_name(self, device: _DeviceLike = None) -> str:
-        """Return the name, which says that the device is simulated."""
+        """Return the device's name, such as ``"Simulated Tesla T4"``."""
         return f"Simulated {MACHINE.device(device).profile.name}"
 
     def get_device_capability(self, device: _DeviceLike = None) -> tuple[int, int]:
-        """Return the CUDA compute capability of the GPU that is simulated."""
+        """Return the CUDA compute capability of the simulated GPU, as (major, minor)."""
         return MACHINE.device(device).profile.capability
 
     def get_device_properties(self, device: _DeviceLike = None) -> Properties:
-        """Return name, capability, memory and processors."""
+        """Return a device's name, compute capability, memory and number of processors."""
         sim_device = MACHINE.device(device)
         return Properties(
             self.get_device_name(sim_device.index),
@@ -321,20 +325,20 @@ class SimModule(types.ModuleType):
         )
 
     def is_bf16_supported(self, including_emulation: bool = True) -> bool:
-        """Return whether bfloat16 can be used; without emulation, whether there are units for it."""
+        """Return whether bfloat16 is supported, by emulation or, with False, by the hardware."""
         profile = MACHINE.device().profile
         return bool(profile.bf16_flops or (including_emulation and profile.bf16_emulated_flops))
 
     def get_amp_supported_dtype(self) -> list[torch.dtype]:
-        """Return the dtypes that autocast may use."""
+        """Return the dtypes that autocast supports."""
         return [torch.float16, torch.bfloat16]
 
     def manual_seed(self, seed: int) -> None:
-        """Start the current device's random generator anew."""
+        """Seed the current device's random generator."""
         MACHINE.device().seed(seed)
 
     def manual_seed_all(self, seed: int) -> None:
-        """Start every device's random generator anew; ``torch.manual_seed`` calls it."""
+        """Seed every device's random generator; called by ``torch.manual_seed``."""
         for device in MACHINE.devices:
             device.seed(seed)
 
@@ -343,15 +347,15 @@ class SimModule(types.ModuleType):
         return MACHINE.device(device).rng.clone()
 
     def set_rng_state(self, new_state: torch.Tensor, device: _DeviceLike = None) -> None:
-        """Set the state of a device's random generator."""
-        torch.Generator().set_state(new_state)  # refuses what is no state
+        """Set the state of a device's random generator; raise if it is not a valid state."""
+        torch.Generator().set_state(new_state)  # raises if it is not a valid state
         MACHINE.device(device).rng = new_state.clone()
 
     def get_rng_state_all(self) -> list[torch.Tensor]:
-        """Return the states of all devices' generators."""
+        """Return the states of all devices' random generators."""
         return [device.rng.clone() for device in MACHINE.devices]
 
     def set_rng_state_all(self, new_states: list[torch.Tensor]) -> None:
-        """Set the states of all devices' generators."""
+        """Set the states of all devices' random generators."""
         for device, state in zip(MACHINE.devices, new_states, strict=True):
             self.set_rng_state(state, device.index)

@@ -1,6 +1,6 @@
-"""Tensors without data: shapes on ``meta``, as ``FakeTensorMode`` has, and memory and time as usual.
+"""Tensors without data: only shapes, as in ``FakeTensorMode``, but memory and time as usual.
 
-What a training would take is thereby known without computing it.
+So the memory and time of a training can be predicted without computing it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_any, tree_map_only
 
 from .machine import MACHINE
 from .products import is_channels_last
-from .tensor import SimTensor, run
+from .tensor import SimTensor, dispatch
 
 _META = torch.device("meta")
 
@@ -23,13 +23,13 @@ class NoData(TorchDispatchMode):
     """A dispatch mode in which new tensors on the simulated device carry ``meta`` tensors and no data.
 
     Like PyTorch's ``FakeTensorMode`` it propagates shapes, strides and dtypes and computes nothing; every
-    operation allocates memory and takes modelled time as usual. What is copied to the CPU is zero, and so
-    is ``.item()``, which synchronizes as usual.
+    operation allocates memory and takes modelled time as usual. Copies to the CPU are zeros, and ``.item()``
+    returns 0, synchronizing as usual.
 
     Raises
     ------
     RuntimeError
-        From an operation that cannot know its result's shape without values, such as ``nonzero``.
+        In an operation whose result's shape depends on values, such as ``nonzero``.
     """
 
     def __init__(self) -> None:
@@ -47,16 +47,16 @@ class NoData(TorchDispatchMode):
             return 0
         if op.is_view or (op is torch.ops.aten._to_copy.default and SimTensor not in types):
             with self:  # a view of the tensor as it is, or the parts of a copy
-                return run(op, args, kwargs)
+                return dispatch(op, args, kwargs)
         with self._on_meta:
-            out = run(op, args, kwargs)
+            out = dispatch(op, args, kwargs)
         if op is torch.ops.aten.copy_.default and type(out) is Tensor:
             return out.zero_()
         return tree_map_only(Tensor, _to_host, out)
 
 
 class _OnMeta(TorchDispatchMode):
-    """A dispatch mode that runs on ``meta`` what the device would compute on the CPU."""
+    """The dispatch mode that runs on ``meta`` tensors what the device would compute on the CPU."""
 
     def __init__(self, outer: NoData) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class _OnMeta(TorchDispatchMode):
         self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if SimTensor in types:  # a part of an operation that the device takes apart
+        if SimTensor in types:  # a part of a decomposed operation
             with self._outer:
                 return op(*args, **kwargs)
         if "device" in kwargs:
@@ -80,7 +80,7 @@ class _OnMeta(TorchDispatchMode):
             originals[id(meta)] = x
             return meta
 
-        if tree_any(_has_values, (args, kwargs)):  # made outside of the mode, or by the host
+        if tree_any(_has_values, (args, kwargs)):  # created outside the mode, or on the CPU
             args, kwargs = tree_map_only(Tensor, to_meta, (args, kwargs))
         try:
             out = op(*args, **kwargs)
@@ -99,20 +99,25 @@ class _OnMeta(TorchDispatchMode):
 
 
 def _has_values(x: Any) -> bool:
+    """Return whether a value is a tensor that is not on ``meta``."""
     return isinstance(x, Tensor) and x.device != _META
 
 
 def _to_channels_last(x: Tensor) -> Tensor:
+    """Return a 4-dim tensor in channels_last memory format; others as they are."""
     return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
 
 
 def _to_meta(x: Tensor) -> Tensor:
+    """Return a meta tensor with the same shape, strides and dtype."""
     return torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=_META)
 
 
 def _zeros(x: Tensor) -> Tensor:
+    """Return a CPU tensor of zeros with the same shape and dtype."""
     return torch.zeros(x.size(), dtype=x.dtype)
 
 
 def _to_host(x: Tensor) -> Tensor:
+    """Return CPU zeros in place of a meta tensor; other tensors as they are."""
     return x if isinstance(x, SimTensor) or x.device != _META else _zeros(x)

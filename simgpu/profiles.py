@@ -1,6 +1,6 @@
-"""What the simulated device pretends to be: a GPU's figures, each with its source.
+"""The profiles of the GPUs that can be simulated: their figures, each with its source.
 
-``profiles.json`` holds the figures and says where each comes from; this file only reads it. All
+``profiles.json`` holds the figures and their sources; this module only reads it. All
 figures are in SI units: bytes, seconds, floating-point operations a second, hertz, watts.
 """
 
@@ -18,18 +18,18 @@ _SPREAD = Path(__file__).with_name("spread.json")
 
 @dataclass(frozen=True)
 class Shared:
-    """What all cards have in common in the model of `latency`; every figure with its source."""
+    """The figures of the model of `latency` that all cards share, each with its source."""
 
     tile_half_tensor: float  # as `Profile.tile_half`, of tensor cores
     # Steps of depth (k) that the prologue and epilogue of a tile, or of a Winograd block, cost.
     prologue_epilogue_k_simt: float
     prologue_epilogue_k_tensor: float
     prologue_epilogue_k_winograd: float
-    resident: float  # elements of the result that a processor must have in flight to be busy
+    resident: float  # elements of the result that a processor must compute at a time to be fully used
     # Seconds that reducing the parts of a split depth (split-k) costs beside their bytes.
     split_k_simt: float
     split_k_tensor: float
-    cache_gain: float  # how many times as fast a tensor that is small against the cache is read
+    cache_gain: float  # by how much faster a tensor is read that is small compared with the cache
     # Shares of the bandwidth that elementwise operations reach: softmax; sums, norms and lookups;
     # convolutions of single channels; products; the transforms of Winograd's kernels.
     softmax_share: float
@@ -48,7 +48,7 @@ class Shared:
     # of 32 channels x 32 pixels, and the share of the bandwidth.
     layout_pace: float
     layout_share: float
-    row_floor: float  # seconds that kernels of rows take more than any kernel takes
+    row_floor: float  # additional fixed seconds of kernels that work by rows
     attention_share: float  # of the rate of large products: what fused attention reaches
     sources: dict[str, str] = field(repr=False, compare=False)
 
@@ -63,12 +63,12 @@ def shared() -> Shared:
 
 @dataclass(frozen=True)
 class Profile:
-    """One GPU as the cost model and the clock see it.
+    """The figures of one GPU for the cost model and the clock.
 
-    Peak rates are the maker's; ``*_efficiency`` says which share of them large work reaches.
+    Peak rates are the manufacturer's; ``*_efficiency`` is the share of them that large work reaches.
     """
 
-    key: str  # the name to ask for: "T4"
+    key: str  # the name for `load`: "T4"
     name: str  # the full name
     capability: tuple[int, int]  # the CUDA compute capability that `get_device_capability` reports
     total_memory: int  # bytes that a program sees
@@ -76,7 +76,7 @@ class Profile:
     clock: float  # boost clock of the processors as the card is sold, hertz
     l2: int  # bytes of the cache between the processors and the memory
     shared_memory: int  # bytes of a processor for the threads of a block
-    power: float  # what the board may draw, watts
+    power: float  # the board's power limit, watts
     # FLOP/s of a float32 and a float64 matrix product without TF32.
     fp32_flops: float
     fp64_flops: float
@@ -137,29 +137,29 @@ class Profile:
         object.__setattr__(self, "latency_cache", {})
 
     def emulates(self, unit: str) -> bool:
-        """Whether its tensor cores lack the unit's format, so that ordinary cores compute."""
+        """Return whether the tensor cores lack a unit's format, so that ordinary cores compute."""
         lacks = {"bf16": self.bf16_flops, "tf32": self.tf32_flops}
         return lacks.get(unit, True) is None
 
     def throttled(self, seconds: float) -> float:
-        """Return how long a kernel takes under the card's power limit that computes so long without."""
+        """Return a kernel's seconds under the card's power limit, from its seconds without the limit."""
         if seconds <= self.throttle_after:
             return seconds
         return seconds * min((seconds / self.throttle_after) ** self.throttle_rise, self.throttle_most)
 
 
 def names() -> tuple[str, ...]:
-    """Return the names that ``load`` knows."""
+    """Return the names of the profiles that `load` accepts."""
     return tuple(_read("profiles"))
 
 
 def load(name: str) -> Profile:
-    """Return a profile by its name; capitals and spaces do not matter (``"rtx4090"``).
+    """Return the profile with a name; case and spaces are ignored (``"rtx4090"``).
 
     Raises
     ------
     ValueError
-        Where there is none of that name.
+        If there is no such profile.
     """
     key = next((known for known in names() if _normalized(known) == _normalized(name)), None)
     if key is None:
@@ -168,9 +168,9 @@ def load(name: str) -> Profile:
 
 
 class Spread(NamedTuple):
-    """Measured over modelled time: in eight of ten cases from ``low`` to ``high``.
+    """The range of measured over modelled time: 8 in 10 measurements are between ``low`` and ``high``.
 
-    From ``n`` measurements of ``work``, ``"operator"`` or ``"network"``, on ``card`` (or on ``"all"``).
+    From ``n`` measurements of ``work`` (``"operator"`` or ``"network"``) on ``card`` (or ``"all"``).
     """
 
     low: float
@@ -181,14 +181,14 @@ class Spread(NamedTuple):
 
 
 def spread(machine: str, single: bool = False) -> Spread:
-    """Return how far real times lie from modelled ones, for a card by its key or its (simulated) name.
+    """Return the range of measured over modelled times, for a card by its key or its (simulated) name.
 
     Parameters
     ----------
     machine
-        A card of which too little is known, or an unknown one, has the figures of all cards.
+        The card; an unknown one, or one with too few measurements, gets the range of all cards.
     single
-        Whether one kernel or one copy was timed, and not a step of a network or the like.
+        Whether a single kernel or copy was timed, instead of a step of a network or the like.
     """
     work = "operator" if single else "network"
     known = _ranges()
@@ -200,15 +200,18 @@ def spread(machine: str, single: bool = False) -> Spread:
 
 @cache
 def _ranges() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the measured ranges of ``spread.json``, by card and then by work."""
     return json.loads(_SPREAD.read_text(encoding="utf-8"))["cards"]
 
 
 def _normalized(name: object) -> str:
+    """Return a name in lower case without spaces."""
     return "".join(str(name).split()).casefold()
 
 
 @cache
 def _load(key: str) -> Profile:
+    """Return the profile with a key of ``profiles.json``."""
     entry = _read("profiles")[key]
     figures = entry["figures"]
     return Profile(
@@ -223,4 +226,5 @@ def _load(key: str) -> Profile:
 
 @cache
 def _read(part: str) -> dict[str, Any]:
+    """Return a section of ``profiles.json``: "shared" or "profiles"."""
     return json.loads(_FILE.read_text(encoding="utf-8"))[part]

@@ -1,4 +1,4 @@
-"""For pytest: the fixture ``sim``, a simulated GPU of a test's own, and the marker ``simgpu``.
+"""A pytest plugin: the fixture ``sim``, a simulated GPU for one test, and the marker ``simgpu``.
 
 ``@pytest.mark.simgpu(memory="300 MB")`` limits its memory, ``profile="A100"`` names the GPU.
 """
@@ -11,7 +11,7 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker."""
+    """Register the marker ``simgpu``."""
     config.addinivalue_line(
         "markers", "simgpu(memory=..., profile='T4'): the device that the fixture `sim` gives"
     )
@@ -19,7 +19,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def sim(request: pytest.FixtureRequest) -> Iterator[object]:
-    """Give a simulated GPU, empty and of the size that the marker asks for, for the time of a test."""
+    """Yield an empty simulated GPU as a ``torch.device``, configured by the marker ``simgpu``."""
     import simgpu
     from simgpu.profiles import load
 

@@ -1,7 +1,7 @@
-"""A self-test: whether a training step works on the simulated device of this PyTorch.
+"""A self-test: whether a training step works on the simulated device with this PyTorch.
 
-PyTorch calls the interface that the device rests on experimental, so a release may ask something new
-of it. A small step asks what a lesson asks: autocast, a scaler, an optimiser, a checkpoint.
+The interface of PyTorch that the device uses is experimental, so a release may change it. The step uses
+what lessons use: autocast, a gradient scaler, an optimizer, a checkpoint.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import torch
 
 @functools.cache
 def training_step_error() -> str | None:
-    """Return None where a training step comes out as on the CPU, else what went wrong.
+    """Return None if a training step gives the same weights as on the CPU, else an error message.
 
-    It runs on a device of its own: clock, memory, counters and random numbers of the program's
-    devices are left as they were. PyTorch's optimisers import much at their first step, so the first
+    The step runs on a temporary device: clock, memory, counters and random numbers of the other devices
+    stay unchanged. The result is cached. PyTorch's optimizers import much at their first step, so the first
     call takes seconds.
     """
     from .clock import HostClock
     from .machine import MACHINE, Device
     from .profiles import load
 
-    host, saved = HostClock(), dict(vars(MACHINE))
+    host, saved_state = HostClock(), dict(vars(MACHINE))
     try:
         vars(MACHINE).update(host=host, current=0, counting=[], arrivals=[])
         MACHINE.devices = [Device(0, load("T4"), 2**30, host)]
@@ -36,13 +36,13 @@ def training_step_error() -> str | None:
         words = str(error).strip().splitlines() or [""]
         return f"{type(error).__name__}: {words[0]}"
     finally:
-        vars(MACHINE).update(saved)
-    same = all(torch.equal(a, b) for a, b in zip(on_cpu, on_sim, strict=True))
-    return None if same else "a training step came out wrong"
+        vars(MACHINE).update(saved_state)
+    are_equal = all(torch.equal(a, b) for a, b in zip(on_cpu, on_sim, strict=True))
+    return None if are_equal else "a training step came out wrong"
 
 
 def _train(device: str) -> list[torch.Tensor]:
-    """Return the weights after a step, a checkpoint and another step."""
+    """Return the weights after two training steps, each followed by saving and loading a checkpoint."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
     model.to(device)

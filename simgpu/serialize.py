@@ -1,8 +1,8 @@
 """``torch.save`` and ``torch.load`` for tensors on a simulated device, with ``map_location``.
 
-A saved tensor is its payload's storage, tagged with the device: ``sim:0``, as CUDA tags ``cuda:0``.
-So views and tied weights stay together, ``weights_only=True`` needs no permission, and
-``map_location="cpu"`` opens the file where there is no simulated device.
+A tensor is saved as its payload's storage with the location tag ``sim:0``, as CUDA's with ``cuda:0``.
+So views and tied weights stay shared, ``weights_only=True`` needs no allowed globals, and
+``map_location="cpu"`` loads the file without a simulated device.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .machine import MACHINE
 
 
 def reduce(tensor: torch.Tensor, payload: torch.Tensor) -> Any:
-    """Return what pickle needs to make a tensor with this payload again."""
+    """Return the (function, arguments) by which pickle rebuilds a SimTensor, for ``__reduce_ex__``."""
     hooks = OrderedDict()
     if payload.layout is not torch.strided or payload.is_conj() or payload.is_neg():
         rebuild = torch._utils._rebuild_device_tensor_from_cpu_tensor
@@ -39,12 +39,15 @@ def reduce(tensor: torch.Tensor, payload: torch.Tensor) -> Any:
 
 
 def tag(storage: Any) -> str | None:
-    """Return where a storage is to be restored, or None where it is not ours."""
+    """Return a storage's location tag, such as ``"sim:0"``; None if it is not a simulated device's."""
     return getattr(storage, "_sim_location", None)
 
 
 def restore(storage: Any, location: str) -> Any:
-    """Bring a loaded storage to the device of its tag; None where the tag is not ours."""
+    """Return a loaded CPU storage copied to the device of its location tag, for ``torch.load``.
+
+    None if the tag is not a simulated device's. Raise RuntimeError if there is no such device.
+    """
     if not str(location).startswith("sim"):
         return None
     index = torch.device(location).index
@@ -55,6 +58,6 @@ def restore(storage: Any, location: str) -> Any:
             f"{count}. Please use torch.load with map_location to map your storages to an existing device."
         )
     device = MACHINE.device(index)
-    moved = storages.to_device(storage, device)
+    device_storage = storages.to_device(storage, device)
     MACHINE.copy(device, "h2d", storage.nbytes())
-    return moved
+    return device_storage

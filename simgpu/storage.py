@@ -1,7 +1,7 @@
-"""Storages of a simulated device: CPU bytes that give the device as theirs, and take its memory.
+"""Storages of a simulated device: CPU storages that report the device, and hold device memory.
 
-PyTorch has no memory of its own for a Python device: asked in C++ for a storage there, it would read an
-address that is none, and the process would end.
+PyTorch has no storages for a Python device: its C++ code would read an invalid address, and the process
+would crash.
 """
 
 from __future__ import annotations
@@ -17,27 +17,31 @@ _StorageBase = torch._C.StorageBase
 
 
 def to_device(storage: torch.UntypedStorage, device: Device) -> torch.UntypedStorage:
-    """Copy a CPU storage to a device."""
+    """Return a copy of a CPU storage on a device; allocates device memory."""
     copy = torch.UntypedStorage(_StorageBase.nbytes(storage))
     copy.copy_(storage)
     return _attach(copy, device)
 
 
 def device_storage(payload: torch.Tensor, memory: Memory) -> torch.UntypedStorage:
-    """Return the storage of a device tensor's payload, with the tensor's device memory."""
+    """Return the storage of a device tensor's payload, with the tensor's device memory attached."""
     storage = payload.untyped_storage()
     storage._sim_memory = memory
     return storage
 
 
 def _attach(storage: Any, device: Device) -> Any:
+    """Attach a device and newly allocated device memory to a CPU storage, and return it."""
     storage._sim_device = device.torch_device
     storage._sim_memory = Memory(device, _StorageBase.nbytes(storage))
     return storage
 
 
 def register() -> None:
-    """Let ``torch.UntypedStorage`` make the device's storages, name their device, and change their sizes."""
+    """Monkey-patch ``torch.UntypedStorage`` for simulated devices.
+
+    Its constructor accepts ``device="sim"``; ``device``, ``nbytes`` and ``resize_`` use the device memory.
+    """
 
     @functools.wraps(_StorageBase.__new__)
     def new(cls: type, *args: Any, device: Any = None, **more: Any) -> Any:
@@ -57,8 +61,8 @@ def register() -> None:
     @functools.wraps(_StorageBase.resize_)
     def resize_(self: Any, size: int) -> Any:
         memory = getattr(self, "_sim_memory", None)
-        # A tensor may look beyond the new end, where CUDA gives an error or whatever lies there. Here
-        # the device has its memory back and the numbers stay: the CPU would end the process.
+        # A tensor may reach beyond the new end, where CUDA raises or reads arbitrary data. Here the device
+        # memory is freed and the CPU storage keeps its size: reading beyond it would crash the process.
         if memory is None or size > _StorageBase.nbytes(self):
             _StorageBase.resize_(self, size)
         if memory is not None:

@@ -1,15 +1,15 @@
-"""The tensor that lives on a simulated device, and what happens when an operation meets it.
+"""The tensor subclass of simulated devices, and the dispatch of operations on it.
 
 A `SimTensor` tells PyTorch that it is on ``sim:0`` and carries an ordinary CPU tensor, its payload.
-PyTorch brings every operation on it to `run` (through ``__torch_dispatch__``, below autograd), which
+PyTorch passes every operation on it to `dispatch` (through ``__torch_dispatch__``, below autograd), which
 
-1. checks that all tensors are on one device, and says what CUDA says where they are not;
+1. checks that all tensors are on one device, else raises CUDA's error;
 2. runs the operation on the payloads, so that results equal the CPU's;
-3. takes memory for what is new, from the device's allocator;
-4. tells the device's clock how long this would have taken;
+3. allocates device memory for new results;
+4. charges the modelled time to the device's clock;
 5. wraps the results.
 
-`backend` makes PyTorch know the device; nothing in this file registers anything.
+`backend` registers the device with PyTorch; this module registers nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _storage_nbytes = torch._C.StorageBase.nbytes
 
 
 class SimTensor(Tensor):
-    """A tensor on a simulated device."""
+    """A tensor on a simulated device; its values are in a CPU tensor, the payload."""
 
     _payload: Tensor  # the CPU tensor that holds the values
     _memory: Memory  # the device memory of its storage, shared by all views
@@ -46,20 +46,22 @@ class SimTensor(Tensor):
     def __torch_dispatch__(
         cls, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        """Pass an operator to `dispatch`; its exceptions are raised without the inner stack frames."""
         try:
-            return run(op, args, kwargs or {})
+            return dispatch(op, args, kwargs or {})
         except Exception as error:
-            # The frames below would keep the tensors alive as long as someone keeps the error; on CUDA
-            # there are none.
+            # The frames below would keep the tensors alive as long as the error is kept; on CUDA there are
+            # no such frames.
             args = kwargs = error.__context__ = error.__traceback__ = None
             raise error
 
     @property
     def is_nested(self) -> bool:
-        """Whether it is a list of sequences; its sizes are then those with padding."""
+        """Whether it is a nested tensor; its shape is then that with padding."""
         return self._payload.is_nested
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        """Return the text that a CUDA tensor would have, with the simulated device's name."""
         from torch._tensor_str import PRINT_OPTS, _add_suffixes, _tensor_str
 
         with torch.no_grad():
@@ -83,10 +85,11 @@ class SimTensor(Tensor):
         return f"Parameter containing:\n{text}" if is_parameter else text
 
     def __format__(self, spec: str) -> str:
+        """Format the number in a 0-dim tensor; others only without a format spec."""
         return format(self.item(), spec) if self.dim() == 0 else object.__format__(self, spec)
 
     def numpy(self, *, force: bool = False) -> Any:
-        """Refuse, as CUDA does; with ``force=True`` copy to the host first."""
+        """Raise TypeError, as CUDA tensors do; with ``force=True`` copy to the host and return the array."""
         if force:
             return self.detach().cpu().numpy(force=True)
         if self.requires_grad:
@@ -99,13 +102,14 @@ class SimTensor(Tensor):
         )
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        """Raise TypeError, as CUDA tensors do."""
         return self.numpy()
 
     def record_stream(self, stream: Any) -> None:
-        """Do nothing: here memory that a stream still uses is never given away."""
+        """Do nothing: the memory of a simulated tensor is never reused too early."""
 
     def backward(self, gradient: Tensor | None = None, *args: Any, **kwargs: Any) -> None:
-        """Compute gradients; one that is given must be on this device."""
+        """Compute gradients, as ``Tensor.backward``; ``gradient`` must be on this device."""
         if gradient is not None and gradient.device != self.device and gradient.dim():
             raise RuntimeError(
                 f"invalid gradient at index 0 - expected device {self.device} but got {gradient.device}"
@@ -113,24 +117,25 @@ class SimTensor(Tensor):
         super().backward(gradient, *args, **kwargs)
 
     def tolist(self) -> Any:
-        """Return the values as Python numbers; the host waits and the bytes are copied."""
+        """Return the values as Python numbers; copies to the host, which synchronizes."""
         return self.detach().cpu().tolist()
 
     def data_ptr(self) -> int:
-        """Return the address of the payload."""
+        """Return the address of the payload in host memory."""
         return self._payload.data_ptr()
 
     def untyped_storage(self) -> Any:
-        """Return the payload's storage."""
+        """Return the payload's storage, with the device memory attached."""
         return storage.device_storage(self._payload, self._memory)
 
     def type(self, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Return the name of the type, such as ``'torch.sim.FloatTensor'``, or convert."""
+        """Return the type's name, such as ``'torch.sim.FloatTensor'``, or with ``dtype`` convert."""
         if dtype is not None:
             return super().type(dtype, *args, **kwargs)
         return self._payload.type().replace("torch.", "torch.sim.", 1)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """Return a copy in new device memory; tensors that share memory still share it."""
         if id(self) in memo:
             return memo[id(self)]
         if not self.is_leaf:
@@ -153,6 +158,7 @@ class SimTensor(Tensor):
         return result
 
     def __copy__(self) -> SimTensor:
+        """Return a tensor with the same payload and device memory."""
         result = wrap(self._payload, self._memory).requires_grad_(self.requires_grad)
         result.__dict__.update(_attributes(self))
         if isinstance(self, torch.nn.Parameter):
@@ -160,20 +166,31 @@ class SimTensor(Tensor):
         return result
 
     def __reduce_ex__(self, protocol: Any) -> Any:
+        """Return the parts for pickle; see `serialize.reduce`."""
         return serialize.reduce(self, self._payload)
 
 
 def _attributes(tensor: SimTensor) -> dict[str, Any]:
-    """Return what the program has hung on a tensor."""
+    """Return the attributes that the program has set on a tensor."""
     internal = ("_payload", "_memory", "_is_param")
     return {name: value for name, value in tensor.__dict__.items() if name not in internal}
 
 
 def wrap(payload: Tensor, memory: Memory) -> SimTensor:
-    """Return a tensor on the simulated device that carries a CPU tensor."""
+    """Return a SimTensor whose payload is a CPU tensor; nothing is copied, allocated or charged.
+
+    As a side effect, autograd's multithreading is disabled.
+
+    Parameters
+    ----------
+    payload
+        The CPU tensor that holds the values; the result has its dtype, shape and strides.
+    memory
+        The block of device memory behind it, which gives the device; a view passes its base's.
+    """
     if torch._C._is_multithreading_enabled():
-        # PyTorch gives a Python device one autograd thread, sim:1 would have none. Without threads
-        # backward runs where it was called, in the same order.
+        # PyTorch creates one autograd thread for a Python device: sim:1 would have none. Without threads
+        # backward runs in the calling thread, in the same order.
         torch._C._set_multithreading_enabled(False)
     dtype, device = payload.dtype, memory.device.torch_device
     if payload.is_nested:
@@ -207,12 +224,12 @@ def _padded_shape(nested: Tensor) -> list[int]:
 
 
 def nbytes(payload: Tensor) -> int:
-    """Return how much memory a tensor's storage takes.
+    """Return the bytes of a CPU tensor's storage, the whole one also for a view.
 
     Raises
     ------
     NotImplementedError
-        Where the tensor is neither dense nor sparse COO.
+        If the tensor is neither dense nor sparse COO.
     """
     if payload.layout is torch.strided:
         return _storage_nbytes(payload.untyped_storage())
@@ -221,7 +238,7 @@ def nbytes(payload: Tensor) -> int:
 
 
 def _check_supported(tensor: Tensor) -> None:
-    """Refuse a kind of tensor that the device does not have."""
+    """Raise NotImplementedError for a tensor that is neither strided nor sparse COO."""
     kind = str(tensor.layout)
     if tensor.is_nested:
         kind = "nested ones (only nn.TransformerEncoder makes those, for itself)"
@@ -232,10 +249,12 @@ def _check_supported(tensor: Tensor) -> None:
     raise NotImplementedError(f"The simulated device has strided and sparse COO tensors, not {kind}.")
 
 
-# --- What is known of an operation, once
+# --- The properties of an operator, cached
 
 
 class _OpInfo(NamedTuple):
+    """The properties of an operator that its dispatch needs."""
+
     name: str
     random: bool  # draws random numbers
     synchronizes: bool  # the host needs the values to go on
@@ -243,11 +262,11 @@ class _OpInfo(NamedTuple):
     in_place: bool  # writes its first tensor
     outs: tuple[str, ...]  # the names of its ``out=``
     indexes: bool  # takes indices, which may be on the host
-    host_args: tuple[int, ...]  # the places of CPU tensors that it takes beside those of the device
+    host_args: tuple[int, ...]  # the positions of arguments that may be CPU tensors
     composite: bool  # CompositeImplicitAutograd; it is dispatched here in inference mode only
-    library: bool  # costs the host more than others, as `host` says
-    foreach: bool  # does one thing to each tensor of a list
-    like: bool  # makes a tensor like its first, on that one's device unless told another
+    library: bool  # has the host overhead of a library call; see `host`
+    foreach: bool  # applies to each tensor of a list
+    like: bool  # creates a tensor like its first argument, by default on the same device
 
 
 _INDEXES = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten._unsafe_index}
@@ -256,6 +275,7 @@ _op_info: dict[Any, _OpInfo] = {}
 
 
 def _info_of(op: Any) -> _OpInfo:
+    """Return the properties of an operator, cached."""
     info = _op_info.get(op)
     if info is None:
         tags, packet = op.tags, op.overloadpacket
@@ -281,38 +301,41 @@ def _info_of(op: Any) -> _OpInfo:
 
 
 def is_composite(op: Any) -> bool:
-    """Whether an operator is CompositeImplicitAutograd on every device.
+    """Return whether an operator is CompositeImplicitAutograd on every device.
 
-    Some are decomposed only where a device has no kernel of its own; the CPU and CUDA have one.
+    False for operators with a kernel on the CPU and CUDA that are decomposed on other devices.
     """
     has = torch._C._dispatch_has_kernel_for_dispatch_key
     return has(op.name(), "CompositeImplicitAutograd") and not has(op.name(), "CPU")
 
 
 def decompose(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Run the CompositeImplicitAutograd decomposition of an operator."""
+    """Run an operator by its CompositeImplicitAutograd decomposition, and return the result."""
     return op._op_dk(_KEY.CompositeImplicitAutograd, *args, **kwargs)
 
 
-# --- The operation itself
+# --- Executing an operation
 
 
-def run(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Do an operation on simulated devices.
+def dispatch(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Execute an ATen operator on simulated devices: by its handler in `SPECIAL`, if any, else by `compute`.
+
+    Called by ``SimTensor.__torch_dispatch__`` and by the backend's kernels. Returns what the operator
+    returns, with `SimTensor` for tensors on a device; values are computed on the CPU.
 
     Parameters
     ----------
     op
-        The overload, such as ``torch.ops.aten.mm.default``.
+        The ``OpOverload``, such as ``torch.ops.aten.mm.default``.
     args, kwargs
-        What it was called with; `SimTensor` for what is on a device.
+        Its arguments, with `SimTensor` for tensors on a device.
 
     Raises
     ------
     RuntimeError
-        Where tensors are on different devices.
+        If tensors are on different devices.
     torch.OutOfMemoryError
-        Where the device has no room for the result.
+        If the device has no room for the result.
     """
     handler = SPECIAL.get(op)
     if handler is not None:
@@ -321,7 +344,10 @@ def run(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _unwrap(x: Any, tensors: list[SimTensor], host_tensors: list[Tensor]) -> Any:
-    """Return an argument with payloads for device tensors, and append its tensors to the two lists."""
+    """Return an argument with payloads in place of SimTensors, and the CPU in place of a device.
+
+    Its SimTensors are appended to ``tensors``, its CPU tensors, except 0-dim ones, to ``host_tensors``.
+    """
     kind = x.__class__
     if kind is SimTensor:
         tensors.append(x)
@@ -345,7 +371,10 @@ def _unwrap(x: Any, tensors: list[SimTensor], host_tensors: list[Tensor]) -> Any
 
 
 def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Do an operation as any other, without the handlers that some have in `SPECIAL`; see `run`."""
+    """Execute an operator that needs no handler of `SPECIAL`, or for such a handler; see `dispatch`.
+
+    Check devices, compute on the payloads, wrap the results in new device memory, and charge the time.
+    """
     info = _info_of(op)
     if info.composite:
         return decompose(op, args, kwargs)
@@ -393,7 +422,7 @@ def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     except RuntimeError as error:
         if op.overloadpacket in CONVOLUTIONS and args[0].dtype is not args[1].dtype:
             mismatch(op, args, kwargs)
-        if "expected m1 and m2" in str(error):  # CUDA calls them by other names
+        if "expected m1 and m2" in str(error):  # CUDA's message has other names
             raise RuntimeError(str(error).replace("m1 and m2", "mat1 and mat2")) from None
         _raise_if_full(error, device)
         raise
@@ -401,12 +430,12 @@ def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     result = _wrap_all(out, tensors, device, info)
     try:
         _charge(op, info, device, args, plain, plain_kwargs, out, tensors, host_tensors, result)
-    except Exception:  # noqa: BLE001  (the operation was right: what is only booked never stops it)
-        MACHINE.unmodelled()
+    except Exception:  # noqa: BLE001  (an error of the accounting must not fail the operation)
+        MACHINE.count_unmodelled()
     return result
 
 
-# Of these a CPU's own 16-bit kernels are slow, some by a factor of ten.
+# The CPU's own 16-bit kernels of these are slow, some by a factor of ten.
 _MATRIX = {
     aten.mm.default,
     aten.addmm.default,
@@ -420,9 +449,9 @@ _MATRIX = {
 
 
 def _accumulate_in_float32(op: Any, plain: list[Any], kwargs: dict[str, Any]) -> Any:
-    """Multiply 16-bit numbers as tensor cores do: add up in float32, round the result once.
+    """Run a matrix operation on 16-bit payloads as tensor cores do: accumulate in float32, round once.
 
-    A result beyond the largest float16 is rounded to infinity.
+    A result beyond the largest float16 is rounded to infinity. Other dtypes are computed as usual.
     """
     dtypes = {x.dtype for x in plain if isinstance(x, Tensor)}
     low = dtypes.pop()
@@ -435,13 +464,20 @@ def _accumulate_in_float32(op: Any, plain: list[Any], kwargs: dict[str, Any]) ->
 
 
 def _raise_if_full(error: RuntimeError, device: Device) -> None:
-    """Raise the device's error where the host is out of memory for a result and the device would be, too."""
+    """Raise the device's OutOfMemoryError if the device lacks room for a result, too.
+
+    Called when the CPU kernel failed; ``error`` is a host out-of-memory error, or another, which is ignored.
+    """
     match = re.search(r"you tried to allocate (\d+) bytes", str(error))
     if match:
         device.allocator.free(device.allocator.allocate(int(match[1])))
 
 
 def _wrap_all(out: Any, tensors: list[SimTensor], device: Device, info: _OpInfo) -> Any:
+    """Return an operator's result as SimTensors, lists and tuples item by item.
+
+    In-place results are the input SimTensor itself, views share its memory, others get new device memory.
+    """
     if isinstance(out, Tensor):
         if out.is_nested and info.name not in _NESTED_OPS:
             _check_supported(out)
@@ -463,19 +499,19 @@ def _wrap_all(out: Any, tensors: list[SimTensor], device: Device, info: _OpInfo)
     return out
 
 
-# In evaluation nn.TransformerEncoder leaves the padding out: its layers get a nested tensor.
+# In evaluation nn.TransformerEncoder removes the padding: its layers get a nested tensor.
 _NESTED_OPS = ("_nested_tensor_from_mask", "_transformer_encoder_layer_fwd", "to_padded_tensor")
 
 
 def _padded_meta(x: Any) -> Any:
-    """Return a tensor without values that has the padding of a nested one; anything else as it is."""
+    """Return a meta tensor with the padded shape of a nested tensor; anything else as it is."""
     if isinstance(x, Tensor) and x.is_nested:
         return torch.empty(_padded_shape(x), dtype=x.dtype, device="meta")
     return x
 
 
 def _sync_metadata(tensor: SimTensor) -> None:
-    """Update a tensor's sizes, strides, offset and memory to those of its payload, after a resize."""
+    """Set a tensor's sizes, strides, offset and memory to those of its payload, after a resize."""
     payload = tensor._payload
     if payload.layout is not torch.strided:
         return
@@ -504,7 +540,7 @@ def _charge(
     host_tensors: list[Tensor],
     result: Any,
 ) -> None:
-    """Tell the clock and the counters what the operation cost."""
+    """Charge an operation to the device's clock and the counters."""
     if info.name in _NESTED_OPS:
         plain, out = [_padded_meta(x) for x in plain], _padded_meta(out)
     if any(tensor._payload.layout is not torch.strided for tensor in tensors):
@@ -514,21 +550,21 @@ def _charge(
     if info.indexes and host_tensors:
         MACHINE.copy(device, "h2d", sum(map(_index_bytes, host_tensors)))
     if work.guessed:
-        MACHINE.unmodelled()
+        MACHINE.count_unmodelled()
     seconds = latency.seconds(work, device.profile)
     clock = device.clock
-    dispatch = _dispatch_seconds(clock.costs, info, bool(seconds), tensors)
+    dispatch_seconds = _dispatch_seconds(clock.costs, info, bool(seconds), tensors)
     if not seconds:
-        clock.occupy(dispatch)
+        clock.advance_host(dispatch_seconds)
     else:
         reads: list[int] = []
         writes: list[int] = []
-        if clock.concurrent:
+        if clock.has_multiple_streams:
             reads = [id(tensor._memory) for tensor in tensors]
             outputs = result if isinstance(result, (list, tuple)) else [result]
             writes = [id(t._memory) for t in outputs if isinstance(t, SimTensor)]
         span = clock.launch(
-            info.name, seconds, device.stream, reads, writes, work.bytes, work.flops, dispatch
+            info.name, seconds, device.stream, reads, writes, work.bytes, work.flops, dispatch_seconds
         )
         for counters in MACHINE.counting:
             counters.launches += 1
@@ -540,9 +576,12 @@ def _charge(
 
 
 def _dispatch_seconds(costs: Costs, info: _OpInfo, kernel: bool, tensors: list[SimTensor]) -> float:
-    """Return what asking for the operator costs the host, beside a launch."""
+    """Return the host overhead of an operator in seconds, beside the launch.
+
+    ``kernel`` says whether it launches one.
+    """
     if not kernel:
-        if info.name == "detach":  # autograd's own, of what it keeps: elsewhere no operator
+        if info.name == "detach":  # by autograd when it saves tensors: on CUDA no operator
             return 0.0
         seconds = costs.view
     else:
@@ -557,7 +596,7 @@ def _dispatch_seconds(costs: Costs, info: _OpInfo, kernel: bool, tensors: list[S
 
 
 def _index_bytes(index: Tensor) -> int:
-    """Return the bytes of an index of the host's as the device gets it; a mask goes as the rows it names."""
+    """Return the bytes copied for an index tensor on the host; a mask is copied as the indices it selects."""
     if index.dtype in _MASKS:
         return 8 * index.dim() * int(index.count_nonzero())
     return 8 * index.numel()
@@ -567,9 +606,9 @@ _MASKS = (torch.bool, torch.uint8)
 
 
 def _waits_for_mask(args: Sequence[Any], plain: Sequence[Any]) -> bool:
-    """Return whether the host must know how many elements a mask on the device names.
+    """Return whether the host must wait to learn how many elements a mask on the device selects.
 
-    Not where one value goes to all of them, as in ``x[mask] = 0``.
+    Not if one value is written to all of them, as in ``x[mask] = 0``.
     """
     if len(plain) > 2 and plain[2].dim() == 0:
         return False
@@ -577,6 +616,7 @@ def _waits_for_mask(args: Sequence[Any], plain: Sequence[Any]) -> bool:
 
 
 def _is_host_tensor(x: Any) -> bool:
+    """Return whether a value is a tensor that is not on a simulated device."""
     return isinstance(x, Tensor) and not isinstance(x, SimTensor)
 
 
@@ -584,24 +624,25 @@ def _is_host_tensor(x: Any) -> bool:
 
 
 def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Handle ``aten.copy_``: copies on a device, between devices, to and from the host."""
     target, source, *rest = args
     if not isinstance(source, Tensor):
         exact = {float: torch.float64, complex: torch.complex128}.get(type(source))
         source = torch.tensor(source, dtype=exact, device="cpu")
     non_blocking = bool(rest[0]) if rest else bool(kwargs.get("non_blocking", False))
-    to, of = isinstance(target, SimTensor), isinstance(source, SimTensor)
-    if to and of and target._memory.device is source._memory.device:
+    to_sim, from_sim = isinstance(target, SimTensor), isinstance(source, SimTensor)
+    if to_sim and from_sim and target._memory.device is source._memory.device:
         return compute(op, args, kwargs)
-    device = MACHINE.device((target if to else source)._memory.device.index)
-    if to and of:
+    device = MACHINE.device((target if to_sim else source)._memory.device.index)
+    if to_sim and from_sim:
         target._payload.copy_(source._payload)
         _charge_peer_copy(source, device, target._memory)
-    elif to:
+    elif to_sim:
         if non_blocking and source.dtype is not target.dtype and source.layout is torch.strided:
             sent = torch.empty_like(source, device=target.device)  # as on CUDA: converted there
             return compute(op, (target, sent.copy_(source, True)), {})
         target._payload.copy_(source)
-        as_it_is = source.dtype is target.dtype and source.is_contiguous()
+        is_unconverted = source.dtype is target.dtype and source.is_contiguous()
         MACHINE.copy(
             device,
             "h2d",
@@ -609,7 +650,7 @@ def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             source.numel() * target.element_size()
             if source.layout is torch.strided
             else _copied_bytes(source),
-            pinned=as_it_is and is_pinned(source),
+            pinned=is_unconverted and is_pinned(source),
             non_blocking=non_blocking,
             writes=(target._memory,),
             dispatch=device.clock.costs.dispatch,
@@ -620,10 +661,15 @@ def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _copy_to_host(target: Tensor, source: SimTensor, non_blocking: bool) -> None:
-    """Copy a device's tensor into a CPU tensor; into a pinned one asynchronously if ``non_blocking``."""
+    """Copy a SimTensor into a CPU tensor in place, and charge the device-to-host copy.
+
+    With ``non_blocking`` and a pinned target the host does not wait: the target keeps its old values until
+    the virtual clock reaches the copy's end, then gets those that ``source`` had at the call. Otherwise the
+    host waits for the copy.
+    """
     source_device = source._memory.device
     pinned = is_pinned(target)
-    # Converted on the device, or after the journey.
+    # The dtype is converted on the device if non_blocking, else on the host.
     sent = target if non_blocking else source._payload
     end = MACHINE.copy(
         source_device,
@@ -643,6 +689,7 @@ def _copy_to_host(target: Tensor, source: SimTensor, non_blocking: bool) -> None
 
 
 def _to_copy(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Handle ``aten._to_copy``, that is ``Tensor.to`` with a copy."""
     source, to = args[0], kwargs.get("device")
     if not isinstance(source, SimTensor):  # straight from the host: as the CPU's own kernel does it
         _check_supported(source)
@@ -666,15 +713,18 @@ def _to_copy(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if to.type != "cpu":
         return out.to(to)
     MACHINE.device(source_device.index)
-    free = bool(kwargs.get("non_blocking", False))
-    if free:  # as on CUDA: it lands in pinned memory, which holds whatever was there before
+    non_blocking = bool(kwargs.get("non_blocking", False))
+    if non_blocking:  # as on CUDA: it lands in pinned memory, which holds whatever was there before
         out = mark_pinned(torch.zeros_like(out))
-    _copy_to_host(out, source, free)
+    _copy_to_host(out, source, non_blocking)
     return out
 
 
 def _charge_peer_copy(source: SimTensor, device: Device, memory: Memory) -> None:
-    """Charge a copy from one device to another: it waits for both, the host for neither."""
+    """Charge a copy of ``source`` to ``memory`` on another device.
+
+    It waits for the current streams of both devices, and both wait for it; the host does not wait.
+    """
     source_device = source._memory.device
     device.clock.wait(device.stream, source_device.clock.record(source_device.stream))
     MACHINE.copy(
@@ -689,6 +739,7 @@ def _charge_peer_copy(source: SimTensor, device: Device, memory: Memory) -> None
 
 
 def _item(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Handle ``Tensor.item()``: return the value; charge a copy to the host, which synchronizes."""
     tensor = args[0]
     device = MACHINE.device(tensor._memory.device.index)
     with _conjugate_aware() if _may_be_lazy([tensor]) else _nothing:
@@ -698,6 +749,7 @@ def _item(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _set_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Handle ``Tensor.set_``: make a tensor use another's storage and its device memory."""
     tensor, *rest = args
     if rest and isinstance(rest[0], SimTensor):
         tensor._memory = rest[0]._memory
@@ -713,25 +765,27 @@ def _set_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _copied_bytes(tensor: Tensor) -> int:
+    """Return the bytes of a tensor's elements."""
     if tensor.layout is not torch.strided:
         return nbytes(tensor)
     return tensor.numel() * tensor.element_size()
 
 
 def is_pinned(tensor: Tensor) -> bool:
-    """Return whether a CPU tensor is in memory that ``pin_memory`` made."""
+    """Return whether a CPU tensor is marked as pinned."""
     if tensor.layout is not torch.strided:
         return False
     return getattr(tensor.untyped_storage(), "_sim_pinned", False)
 
 
 def mark_pinned(tensor: Tensor) -> Tensor:
-    """Let a CPU tensor count as pinned; it and its views."""
+    """Mark a CPU tensor's storage as pinned, and return the tensor; its views are pinned too."""
     tensor.untyped_storage()._sim_pinned = True
     return tensor
 
 
 def _pack_padded(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Handle ``pack_padded_sequence``, whose lengths must be on the CPU; batch sizes are returned there."""
     lengths = args[1]
     if isinstance(lengths, SimTensor):
         raise RuntimeError(
@@ -743,11 +797,12 @@ def _pack_padded(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _zeros(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return zeros where PyTorch asks for a ZeroTensor, which has no memory for an operation to read."""
+    """Handle ``aten._efficientzerotensor``: return ordinary zeros, because a ZeroTensor has no memory."""
     return compute(aten.zeros.default, args, kwargs)
 
 
 def _refuse_pin(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
+    """Raise the RuntimeError of pinning a device tensor."""
     raise RuntimeError(f"cannot pin '{args[0].type()}' only dense CPU tensors can be pinned")
 
 
@@ -774,7 +829,7 @@ _nothing = contextlib.nullcontext()
 
 @contextlib.contextmanager
 def _device_rng(device: Device) -> Any:
-    """Run CPU kernels with the random state of a device's generator."""
+    """Context manager: run CPU kernels with the state of a device's random generator, and update it."""
     host = torch.default_generator
     saved = host.get_state()
     host.set_state(device.rng)
@@ -786,14 +841,16 @@ def _device_rng(device: Device) -> Any:
 
 
 def _has_generator(kwargs: dict[str, Any], args: tuple[Any, ...], device: Device) -> bool:
-    for given in (kwargs.get("generator"), *args):
-        if isinstance(given, torch.Generator):
-            generator.check(given, device)
+    """Return whether a generator is passed; raise if it belongs to another device."""
+    for value in (kwargs.get("generator"), *args):
+        if isinstance(value, torch.Generator):
+            generator.check(value, device)
             return True
     return False
 
 
 def _may_be_lazy(tensors: list[SimTensor]) -> bool:
+    """Return whether a payload may be lazily conjugated or negated."""
     for tensor in tensors:  # a loop, because this runs for every operation
         payload = tensor._payload
         if payload.is_complex() or payload.is_neg():
@@ -802,7 +859,10 @@ def _may_be_lazy(tensors: list[SimTensor]) -> bool:
 
 
 def _conjugate_aware() -> Any:
-    """Include the dispatch keys of lazy conjugation and negation, which are excluded below autograd."""
+    """Return a guard within which CPU kernels resolve lazy conjugation and negation.
+
+    Their dispatch keys are excluded below autograd.
+    """
     exclude = torch._C._dispatch_tls_local_exclude_set()
     for key in (_KEY.Conjugate, _KEY.Negative, _KEY.ZeroTensor):
         exclude = exclude.remove(key)

@@ -1,4 +1,4 @@
-"""What happened when: the spans of the virtual clock as a picture, a table and a trace file."""
+"""The spans of the virtual clock as a figure, a table and a trace file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KINDS = {
 
 
 def seconds(value: float) -> str:
-    """Write a time given in seconds with three digits and a fitting unit: ``"1.23 ms"``."""
+    """Format a time given in seconds with three digits and a suitable unit: ``"1.23 ms"``."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if abs(value) >= size:
             return f"{value / size:.3g} {unit}"
@@ -35,13 +35,17 @@ def seconds(value: float) -> str:
 
 
 def _cell(text: str) -> str:
+    """Return a text as an HTML table cell; short texts do not wrap."""
     # A figure and its unit stay on one line.
     keep = ";white-space:nowrap" if len(text) <= 24 else ""
     return f'<td style="text-align:left{keep}">{html.escape(text)}</td>'
 
 
 class Table:
-    """Rows under column names: ``text`` for a terminal, ``html`` for a notebook, which shows it by itself."""
+    """A table: ``text`` for a terminal, ``html`` for a notebook, which displays it by itself.
+
+    ``head`` are the column names.
+    """
 
     def __init__(self, head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         cells = [[str(cell) for cell in row] for row in rows]
@@ -66,12 +70,12 @@ class Table:
 
 
 class Timeline:
-    """The spans of a while, in the order in which they were issued.
+    """The spans recorded in a period, in the order in which they were issued.
 
     Parameters
     ----------
     spans
-        The spans; the list may still grow. Times are modelled, in seconds.
+        The spans; a list is not copied and may still grow. Times are modelled, in seconds.
     """
 
     def __init__(self, spans: Iterable[Span] = ()) -> None:
@@ -79,17 +83,17 @@ class Timeline:
 
     @property
     def start(self) -> float:
-        """When the first span starts."""
+        """The start of the first span, in seconds."""
         return min((span.start for span in self.spans), default=0.0)
 
     @property
     def seconds(self) -> float:
-        """From the start of the first span to the end of the last."""
+        """The duration from the start of the first span to the end of the last, in seconds."""
         return max((span.end for span in self.spans), default=0.0) - self.start
 
     @property
     def lanes(self) -> list[str]:
-        """The lanes on which something happened: the host, then each device's."""
+        """The names of the lanes with spans: first the host, then each device's engines."""
         order = ("host", "host to device", "compute", "device to host", "device to device")
 
         def sort_key(lane: str) -> tuple[str, int]:
@@ -100,16 +104,16 @@ class Timeline:
 
     @property
     def races(self) -> list[Span]:
-        """The spans that used memory which another stream was still writing."""
+        """The spans that used memory another stream may still have been writing."""
         return [span for span in self.spans if span.race]
 
     def busy_seconds(self, lane: str) -> float:
-        """Return for how long something happened on a lane; on the host, waiting is not busy."""
-        return sum(end - start for start, end in self._busy(lane))
+        """Return the seconds for which a lane is busy; the host is not busy while it waits."""
+        return sum(end - start for start, end in self._busy_intervals(lane))
 
     def overlap_seconds(self, lane: str, other: str) -> float:
-        """Return for how long two lanes were busy at the same time."""
-        total, first, second = 0.0, self._busy(lane), self._busy(other)
+        """Return the seconds for which two lanes are busy at the same time."""
+        total, first, second = 0.0, self._busy_intervals(lane), self._busy_intervals(other)
         i = j = 0
         while i < len(first) and j < len(second):
             total += max(0.0, min(first[i][1], second[j][1]) - max(first[i][0], second[j][0]))
@@ -119,8 +123,8 @@ class Timeline:
                 j += 1
         return total
 
-    def _busy(self, lane: str) -> list[tuple[float, float]]:
-        """Return the stretches in which a lane is busy, in order and apart from each other."""
+    def _busy_intervals(self, lane: str) -> list[tuple[float, float]]:
+        """Return the (start, end) intervals in which a lane is busy, sorted and disjoint."""
         merged: list[tuple[float, float]] = []
         for span in sorted(self.spans, key=lambda span: span.start):
             if span.lane != lane or span.kind == "wait":
@@ -132,12 +136,12 @@ class Timeline:
         return merged
 
     def table(self, rows: int = 10) -> Table:
-        """Return what took the device longest, by name: calls and modelled time.
+        """Return a table of the device operations with the longest total time: calls and modelled time.
 
         Parameters
         ----------
         rows
-            The most names to show.
+            The maximum number of rows.
         """
         groups: dict[tuple[str, str], list[float]] = defaultdict(list)
         for span in self.spans:
@@ -152,17 +156,17 @@ class Timeline:
         return Table(head, cells)
 
     def plot(self, title: str | None = None, until: float | None = None) -> Figure:
-        """Return a picture with a lane each for the host and for what the devices do.
+        """Return a matplotlib figure with one lane for the host and one for each device engine.
 
         Show it with ``plots.present(timeline.plot(), timeline.alt())``.
 
         Parameters
         ----------
         title
-            A short title; "modelled" is added to it.
+            A short title; "(modelled)" is appended.
         until
-            Where the time axis ends, in seconds after the start: the same for two timelines that are to
-            be compared. Without it, where this one ends.
+            The end of the time axis, in seconds after the start, for two timelines to be compared. By
+            default the end of this one.
         """
         import matplotlib.pyplot as plt
         from matplotlib.patches import Patch
@@ -189,7 +193,7 @@ class Timeline:
                     if span.lane == lane
                 ]
                 if bars:
-                    # A white edge parts neighbours, but would hide a bar that is only a hairline.
+                    # A white edge separates adjacent bars, but would hide a very narrow one.
                     wide = length * scale / 150
                     edges = ["white" if width > wide else colour for _, width in bars]
                     ax.broken_barh(
@@ -216,7 +220,7 @@ class Timeline:
         return fig
 
     def alt(self) -> str:
-        """Return one sentence that says what the picture shows."""
+        """Return the alternative text of the figure, one sentence."""
         if not self.spans:
             return _("An empty modelled timeline.")
         parts = [
@@ -230,17 +234,12 @@ class Timeline:
         )
 
     def export(self, path: str | Path) -> Path:
-        """Write a trace that https://ui.perfetto.dev and chrome://tracing open.
+        """Write a Chrome trace (JSON) for https://ui.perfetto.dev or chrome://tracing, and return its path.
 
         Parameters
         ----------
         path
             The file to write, such as ``"trace.json"``.
-
-        Returns
-        -------
-        Path
-            The file.
         """
         path = Path(path)
         trace = {"displayTimeUnit": "ms", "traceEvents": _events(self.spans, self.lanes)}
@@ -258,13 +257,13 @@ _LANES = {
 
 
 def _lane_title(lane: str) -> str:
-    """Return a lane's name as it is read."""
+    """Return a lane's display name, translated."""
     device, __, engine = lane.rpartition(" ") if lane == "host" else lane.partition(" ")
     return f"{device} {_(_LANES[engine])}".strip()
 
 
 def _events(spans: Sequence[Span], lanes: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the events of a trace: one process for the host and each device, one thread a lane."""
+    """Return the events of a Chrome trace: one process for the host and each device, one thread per lane."""
     owners = list(dict.fromkeys(lane.split(" ")[0] for lane in lanes))
     tracks = {lane: (owners.index(lane.split(" ")[0]), i) for i, lane in enumerate(lanes)}
     events: list[dict[str, Any]] = [

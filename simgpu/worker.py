@@ -1,9 +1,8 @@
-"""A worker process with the simulated device, for a process that trains on a real one.
+"""A worker process with the simulated device, for a process that trains on a real accelerator.
 
-PyTorch trains on one kind of accelerator in a process (`disable_for`). So a second process has the simulated
-device, starts at the first call and stays. Functions travel by value (cloudpickle), also those written in a
-notebook; tensors and devices of the real accelerator arrive there as the simulated one's, as if the program
-had run on it from its first line.
+PyTorch trains on one kind of accelerator in a process (`disable_for`). So the simulated device is in a second
+process, which is started at the first call and kept. Functions are pickled by value (cloudpickle), also those
+defined in a notebook; tensors and devices of the real accelerator become those of the simulated one.
 """
 
 from __future__ import annotations
@@ -32,30 +31,36 @@ from .messages import _
 
 _NO_REAL_DEVICES = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), "")
 _REAL_TYPES = ("cuda", "xpu", "mps")
-LIMIT = 600.0
-"""For how many seconds a call may take."""
+LIMIT_SECONDS = 600.0
+"""The timeout of a call, in seconds."""
 
 _workers: list[subprocess.Popen[bytes]] = []
 
 
 class WorkerError(Exception):
-    """A call failed in transport: something cannot be pickled, or the worker process ended."""
+    """A call could not reach the worker or return: something cannot be pickled, or the process ended."""
 
 
 def needed() -> bool:
-    """Return whether this process trains on a real accelerator, so that calls go to the worker."""
+    """Return whether calls go to the worker.
+
+    True if this process trains on a real accelerator and cloudpickle is installed.
+    """
     from . import backend
 
     return backend.is_disabled() and importlib.util.find_spec("cloudpickle") is not None
 
 
 def unavailable_reason() -> str | None:
-    """Return why the simulated device can be had neither here nor in another process, or None."""
+    """Return why there is no simulated device, neither here nor in a worker, as one sentence, or None."""
     return None if needed() else simgpu.unavailable_reason()
 
 
 def run_in_worker(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a module's function: it runs where the simulated device is, here or in the worker."""
+    """Decorator: run a module-level function where the simulated device is, here or in the worker.
+
+    See `call`.
+    """
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -65,24 +70,24 @@ def run_in_worker(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Return what a function returns where the simulated device is, here or in another process.
+    """Call a function where the simulated device is, here or in the worker, and return its result.
 
-    What it prints in the worker is printed here, and its errors are raised here. After `LIMIT` seconds the
-    worker is ended.
+    Its output in the worker is printed here when it has ended, and its exceptions are raised here. After
+    `LIMIT_SECONDS` seconds the worker is killed. On Ctrl-C it is killed, too.
 
     Raises
     ------
     WorkerError
-        Where function, arguments or result cannot be pickled, or the worker ended.
+        If function, arguments or result cannot be pickled, or the worker ended.
     """
     if not needed():
         return function(*args, **kwargs)
     try:
         request = _pickle((function, args, kwargs, _notebook_cells(), list(sys.path), os.getcwd()))
-    except Exception as error:  # whatever does not travel says it in its own way
+    except Exception as error:  # objects raise different errors if they cannot be pickled
         raise WorkerError(f"{type(error).__name__}: {error}") from error
     worker = _worker()
-    timer = threading.Timer(LIMIT, worker.kill)
+    timer = threading.Timer(LIMIT_SECONDS, worker.kill)
     timer.start()
     try:
         _write(worker.stdin, request)
@@ -102,40 +107,46 @@ def call(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def _notebook_cells() -> dict[str, Any]:
-    """The lines of a notebook's cells, which errors show; without a time they count as those of no file."""
+    """Return the `linecache` entries of the notebook's cells, for tracebacks in the worker.
+
+    The modification time is None, so that linecache does not look for a file.
+    """
     cells = [(n, e) for n, e in linecache.cache.items() if "ipykernel" in n and len(e) == 4]
     return {name: (size, None, lines, full) for name, (size, _, lines, full) in cells}
 
 
 def _worker() -> subprocess.Popen[bytes]:
+    """Return the running worker process; start one if there is none, and print that it starts."""
     if not _workers or _workers[-1].poll() is not None:
         print(_("A second process with the simulated GPU starts: some seconds, once."), flush=True)
         path = os.pathsep.join(filter(None, sys.path))
-        started = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "simgpu.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env={**os.environ, **_NO_REAL_DEVICES, "PYTHONPATH": path},
         )
-        atexit.register(started.kill)
-        _workers[:] = [started]
+        atexit.register(process.kill)
+        _workers[:] = [process]
     return _workers[-1]
 
 
 def _stop(worker: subprocess.Popen[bytes]) -> None:
-    _workers.clear()  # it may live for a moment more
+    """Kill a worker."""
+    _workers.clear()  # now, because it may still run for a moment
     worker.kill()
-    with contextlib.suppress(OSError):  # what was not written yet
+    with contextlib.suppress(OSError):  # closing flushes unwritten data
         worker.stdin.close()
 
 
 def _pickle(data: Any) -> bytes:
+    """Pickle data with cloudpickle; tensors and devices of a real accelerator unpickle on ``sim:0``."""
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):
         def reducer_override(self, value: Any) -> Any:
-            if isinstance(value, CodeType):  # whole: cloudpickle leaves out from which cell it is
+            if isinstance(value, CodeType):  # complete: cloudpickle drops the name of its cell
                 return marshal.loads, (marshal.dumps(value),)
             if isinstance(value, torch.device) and value.type in _REAL_TYPES:
                 return simgpu.first, ()
@@ -150,6 +161,7 @@ def _pickle(data: Any) -> bytes:
 
 
 def _tensor(values: torch.Tensor, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
+    """Rebuild a tensor or Parameter on the simulated device; called by unpickling."""
     tensor = values.to(simgpu.first())
     if is_parameter:
         return torch.nn.Parameter(tensor, requires_grad)
@@ -157,11 +169,13 @@ def _tensor(values: torch.Tensor, requires_grad: bool, is_parameter: bool) -> to
 
 
 def _write(file: BinaryIO, data: bytes) -> None:
+    """Write data with its length in front."""
     file.write(len(data).to_bytes(8, "big") + data)
     file.flush()
 
 
 def _read(file: BinaryIO) -> bytes:
+    """Read data that `_write` wrote; raise EOFError if the file has ended."""
     size = file.read(8)
     if len(size) < 8:
         raise EOFError
@@ -169,10 +183,10 @@ def _read(file: BinaryIO) -> bytes:
 
 
 def serve() -> None:
-    """Run the calls that come on stdin until it is closed."""
+    """Run the calls that arrive on stdin until it is closed; write the replies to stdout."""
     requests = sys.stdin.buffer
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what C++ prints is no answer
+    replies = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # output of C++ must not mix with the replies
     while True:
         try:
             request = _read(requests)
@@ -181,13 +195,14 @@ def serve() -> None:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             error = value = None
             try:
-                value = _answer(request)
-            except BaseException as raised:  # noqa: BLE001  (all of them go back)
+                value = _run_request(request)
+            except BaseException as raised:  # noqa: BLE001  (all are raised in the caller)
                 error = raised.with_traceback(None)
-        _write(answers, _reply(printed.getvalue(), error, value))
+        _write(replies, _reply(printed.getvalue(), error, value))
 
 
-def _answer(request: bytes) -> Any:
+def _run_request(request: bytes) -> Any:
+    """Run a pickled call with the sender's ``sys.path``, working directory and notebook cells."""
     function, args, kwargs, lines, path, folder = pickle.loads(request)
     linecache.cache.update(lines)
     sys.path[:] = path
@@ -196,13 +211,14 @@ def _answer(request: bytes) -> Any:
 
 
 def _reply(printed: str, error: BaseException | None, value: Any) -> bytes:
+    """Pickle (output, exception or None, result); a WorkerError if that cannot be pickled."""
     try:
         return _pickle((printed, error, value))
-    except Exception as failure:  # noqa: BLE001  (a result that does not travel)
+    except Exception as failure:  # noqa: BLE001  (a result that cannot be pickled)
         return pickle.dumps((printed, WorkerError(f"{type(failure).__name__}: {failure}"), None))
 
 
 if __name__ == "__main__":
-    from simgpu.worker import serve as answer_calls
+    from simgpu.worker import serve as serve_calls
 
-    answer_calls()
+    serve_calls()

@@ -147,7 +147,7 @@ def test_one_eager_call_is_the_kernel_and_the_hosts_work_on_it():
     (work,) = asked_by(found.meaning.workload).works
     assert (work.flops, work.bytes) == (128 * 64, 3 * 128 * 64 * 4) and found.meaning.host
     kernel = latency.seconds(work, t4)
-    assert found.modelled == pytest.approx(host.between_events(kernel, t4, factor=compare.HOST))
+    assert found.modelled == pytest.approx(host.seconds_between_events(kernel, t4, factor=compare.HOST))
     assert (found.quantity, found.measured) == ("seconds", pytest.approx(1e-4))
 
 
@@ -210,7 +210,7 @@ def test_calls_in_a_loop_take_as_long_as_the_slower_of_host_and_device():
         return hold(row("call:mm", f"sizes={size}x{size}x{size}{how}")).modelled
 
     assert seconds(16, " timed=loop") > 3 * seconds(16, "")
-    assert seconds(16, " timed=loop") == host.issued(profiles.load("T4"), library=True)
+    assert seconds(16, " timed=loop") == host.eager_call_seconds(profiles.load("T4"), library=True)
     assert seconds(4096, " timed=loop") == seconds(4096, "")
 
 

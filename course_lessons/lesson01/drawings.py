@@ -14,8 +14,8 @@ from course_utils.plots import BLUE, DASHES, GREEN, MARKERS, ORANGE, curves, pre
 from course_utils.show import show_table
 from course_utils.this_machine import cpu_name
 from course_utils.timing import Measurement
-from simgpu.cost import Product, Work
-from simgpu.host import between_events
+from simgpu.cost import Gemm, Work
+from simgpu.host import seconds_between_events
 from simgpu.latency import seconds as work_seconds
 from simgpu.profiles import load as load_profile
 
@@ -192,5 +192,5 @@ def _recorded_races(sizes: Sequence[int]) -> dict[tuple[str, str], tuple[list[in
 def _modelled_race(sizes: Sequence[int]) -> list[float]:
     """Return the modelled seconds of each product on a T4, launch overhead included."""
     t4 = load_profile("T4")
-    products = [Work(2 * n**3, 12 * n**2, "fp32", _("product"), (Product(1, n, n, n),)) for n in sizes]
-    return [between_events(work_seconds(product, t4), t4, library=True) for product in products]
+    products = [Work(2 * n**3, 12 * n**2, "fp32", _("product"), (Gemm(1, n, n, n),)) for n in sizes]
+    return [seconds_between_events(work_seconds(product, t4), t4, library=True) for product in products]

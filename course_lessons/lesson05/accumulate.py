@@ -52,7 +52,7 @@ def _run_rank(dist, call, sizes):
 
     def backward(_):
         graphs.append(graphs[-1] - 1)
-        in_vain.append(model._expected and not model.require_backward_grad_sync)
+        in_vain.append(model._is_reduction_due and not model.require_backward_grad_sync)
 
     def forward(_, args, output):
         rows.append(len(args[0]))

@@ -246,7 +246,7 @@ def best_flops(device: torch.device, unit: str = "fp32") -> float:
 def _matmul_work(n: int, unit: str) -> cost.Work:
     """Return the cost-model work of an n × n matrix product."""
     nbytes = 3 * n * n * _DTYPES[unit].itemsize
-    return cost.Work(2.0 * n**3, nbytes, unit, "product", (cost.Product(1, n, n, n),))
+    return cost.Work(2.0 * n**3, nbytes, unit, "product", (cost.Gemm(1, n, n, n),))
 
 
 def best_bytes(device: torch.device) -> float:

@@ -13,7 +13,7 @@ from course_lessons.shared.explorer import Explorer, slider
 from course_utils.number_format import amount
 from course_utils.plots import BLUE, MARKERS, ORANGE, log_ticks, present
 from simgpu import latency
-from simgpu.cost import Product, Work
+from simgpu.cost import Gemm, Work
 from simgpu.profiles import Profile, load
 
 
@@ -96,7 +96,7 @@ def layer(profile: Profile, dtype: str, batch: int) -> tuple[float, float, float
         unit = "fp32"
     flops = 2 * batch * WIDTH * WIDTH
     moved = size * (2 * batch * WIDTH + WIDTH * WIDTH)
-    product = Product(1, batch, WIDTH, WIDTH)
+    product = Gemm(1, batch, WIDTH, WIDTH)
     taken = latency.seconds(Work(flops, moved, unit, "product", (product,)), profile)
     return flops / moved, flops / taken, taken
 

@@ -1,24 +1,25 @@
-"""A simulated cluster: ranks as threads that take turns, messages on a virtual clock.
+"""A simulated cluster: ranks are threads that run one at a time, messages take virtual time.
 
-A program for ``torch.distributed`` runs here without processes and without a network. What it computes
-is real; how long it takes is **modelled**, and every run of it is the same.
+A program for ``torch.distributed`` runs here without processes and without a network. Its results are
+real; its time is **modelled**, and every run is the same.
 
-How it goes: one rank runs at a time, always the lowest that can, until it has to wait. When all wait,
-the message that can begin first begins. Where no message can, it is a deadlock, and that is said at once.
+The scheduler runs one rank at a time, always the lowest that can run, until it has to wait. When all wait,
+the message that can start first starts. If no message can, it is a deadlock, and raised at once.
 
 The model of time, in full:
 
 - A rank has one link out and one link in, and each carries one message at a time.
-- A message begins when both sides are there and both links are free, and takes
+- A message starts when both sides have called and both links are free, and takes
   latency + bytes / bandwidth. So ``send`` waits until the message is received.
-- A collective begins when every rank has called it, and ends for all at the same moment. How long it
-  takes, ``scheduler.schedule`` says; with a ``profile``, `collective_seconds`, held against real cards.
-- Computing takes no time, but for what `compute` says.
+- A collective starts when every rank has called it, and ends for all at the same time. Its duration is
+  that of ``scheduler.schedule``; with a ``profile``, `collective_seconds`, fitted to real cards.
+- Computing takes no time, except by `compute`.
 
-Left out: what sends and receives the messages, links that share a switch, and links of unlike speed.
+Left out: the work of sending and receiving, links that share a switch, and links of different speeds.
 
-``ranks.py`` is what a rank's program sees, ``scheduler.py`` whose turn it is and what takes time,
-``collectives.py`` what each rank gets and how long real cards take, and ``ddp.py`` DistributedDataParallel.
+``ranks.py`` has the interface of a rank's program, ``scheduler.py`` the scheduler and its virtual time,
+``collectives.py`` the results of collectives and their time on real cards, ``ddp.py``
+DistributedDataParallel.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ __all__ = [
 ]
 
 MARK = 16.0
-"""Every place of rank r's `marked` tensor holds this to the power of r."""
+"""Every element of rank r's `marked` tensor is this to the power of r."""
 
 
 def run(
@@ -62,40 +63,40 @@ def run(
     limit: float = 30.0,
     profile: str | None = None,
 ) -> Run:
-    """Run a program once on each rank of a simulated cluster.
+    """Run a program on every rank of a simulated cluster; return its results and modelled cost.
 
     Parameters
     ----------
     program
-        Called as ``program(dist, *arguments)``; ``dist`` stands for ``torch.distributed``.
+        Called as ``program(dist, *arguments)``; ``dist`` is a `Dist`, in place of ``torch.distributed``.
     ranks
-        How many, from 1 to 128.
+        The number of ranks, 1 to 128.
     latency
         Of a message, in seconds.
     bandwidth
         Of a link, in bytes per second and direction.
     arguments
-        Handed to the program; each rank gets a copy of its own, as a process would.
+        Further arguments of the program; each rank gets a deep copy, as a process would.
     limit
-        The longest it may really take, in seconds.
+        The timeout of the run in seconds of real time.
     profile
-        The cards, such as ``"A100"``, of one machine: then messages and collectives take what
-        `collective_seconds` says, and ``latency`` and ``bandwidth`` count for nothing.
+        The type of card, such as ``"A100"``, all in one machine: then messages and collectives take
+        `collective_seconds`, and ``latency`` and ``bandwidth`` are ignored.
 
     Raises
     ------
     Deadlock
-        Where no rank can go on.
+        If no rank can continue.
     Mismatch
-        Where ranks call different collectives, or with different shapes or dtypes.
+        If ranks call different collectives, or with different shapes or dtypes.
     TimeoutError
-        Where it takes longer than ``limit``.
+        If it takes longer than ``limit``.
     ValueError
-        Where an argument is wrong, or ranks share a tensor.
+        If an argument is invalid, or ranks share a tensor.
     Exception
-        What the program raises on the first rank that raises.
+        The first exception that the program raises on a rank.
     """
-    __tracebackhide__ = True  # of what a learner sees, their own lines should be left
+    __tracebackhide__ = True  # a learner's traceback shows only their own lines
     if isinstance(ranks, bool) or not isinstance(ranks, int) or not 1 <= ranks <= 128:
         raise ValueError(f"ranks={ranks!r}: give a whole number from 1 to 128.")
     if not latency >= 0:
@@ -107,12 +108,12 @@ def run(
 
 
 def compute(dist: Dist, seconds: float, name: str = "compute") -> None:
-    """Let a rank compute for so long on the virtual clock.
+    """Advance a rank's virtual clock by ``seconds`` of computing, recorded as a span ``name``.
 
     Raises
     ------
     ValueError
-        Where ``seconds`` is negative.
+        If ``seconds`` is negative.
     """
     if not seconds >= 0:
         raise ValueError(f"A rank cannot compute for {seconds} s: give a time of 0 or more.")
@@ -121,17 +122,22 @@ def compute(dist: Dist, seconds: float, name: str = "compute") -> None:
 
 
 def marked(dist: Dist, size: int) -> Tensor:
-    """Return a tensor whose values say whose numbers have been added up in it, and watch it.
+    """Return a float64 tensor that encodes which ranks' values are summed in it; record its changes.
 
-    Every place of rank r's holds 16 ** r; so in a sum, the digit r in base 16 says how often rank r's
-    number is in it. `Run.marks` keeps how it changed, for ``drawings.chunks``.
+    Every element on rank r is 16 ** r; so in a sum, digit r in base 16 is how often rank r's value is in it.
+    `Run.marks` has its history, for ``drawings.chunks``.
 
     Parameters
     ----------
     dist
-        Of the rank; there can be at most 13 ranks, for the sums to be exact.
+        The rank's; at most 13 ranks, so that sums are exact.
     size
-        How many places.
+        The number of elements.
+
+    Raises
+    ------
+    ValueError
+        If there are more than 13 ranks.
     """
     if dist.get_world_size() > 13:
         raise ValueError("Marks are exact for at most 13 ranks.")

@@ -1,4 +1,4 @@
-"""Collectives: what each rank gets, and how long one takes among real cards."""
+"""Collectives: the results for each rank, and the modelled time among real cards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from ..profiles import Profile
 
 Combine = Callable[[Sequence[Tensor]], Sequence[Sequence[Tensor]]]
-"""Makes of what the ranks hand over what each of them gets."""
+"""Takes the ranks' input tensors, returns each rank's received tensors."""
 
 _REDUCE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "SUM": torch.add,
@@ -24,7 +24,13 @@ _REDUCE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def reduction(op: Any) -> Callable[[Sequence[Tensor]], Tensor]:
-    """Return what an operation of ``torch.distributed.ReduceOp`` makes of the ranks' tensors."""
+    """Return the function that reduces the ranks' tensors by a ``ReduceOp``.
+
+    Raises
+    ------
+    ValueError
+        If the operation is not supported.
+    """
     name = getattr(op, "name", None)
     if name not in _REDUCE:
         raise ValueError(f"The simulated cluster reduces by {', '.join(_REDUCE)}, not by {op!r}.")
@@ -36,35 +42,35 @@ def reduction(op: Any) -> Callable[[Sequence[Tensor]], Tensor]:
     return reduce
 
 
-def same_for_all(one: Callable[[Sequence[Tensor]], Tensor]) -> Combine:
-    """Give every rank the same tensor."""
-    return lambda tensors: [[one(tensors)]] * len(tensors)
+def same_for_all(make_result: Callable[[Sequence[Tensor]], Tensor]) -> Combine:
+    """Return the `Combine` that gives every rank the tensor ``make_result(tensors)``."""
+    return lambda tensors: [[make_result(tensors)]] * len(tensors)
 
 
-def scatter_parts(one: Callable[[Sequence[Tensor]], Tensor]) -> Combine:
-    """Give every rank its part of one tensor."""
-    return lambda tensors: [[part] for part in one(tensors).flatten().tensor_split(len(tensors))]
+def scatter_parts(make_result: Callable[[Sequence[Tensor]], Tensor]) -> Combine:
+    """Return the `Combine` that gives rank r the r-th part of the flattened ``make_result(tensors)``."""
+    return lambda tensors: [[part] for part in make_result(tensors).flatten().tensor_split(len(tensors))]
 
 
 def gather_all(tensors: Sequence[Tensor]) -> Sequence[Sequence[Tensor]]:
-    """Give every rank the tensors of all."""
+    """Return the list of all tensors for every rank; a `Combine`."""
     return [tensors] * len(tensors)
 
 
-def nothing(tensors: Sequence[Tensor]) -> Sequence[Sequence[Tensor]]:
-    """Give no rank a tensor."""
+def give_nothing(tensors: Sequence[Tensor]) -> Sequence[Sequence[Tensor]]:
+    """Return no tensor for any rank; a `Combine`."""
     return [()] * len(tensors)
 
 
-# --- How long
+# --- Time
 
 WARM_UP = 2.0
-"""For how many of its latencies a collective moves its bytes at half the rate.
+"""For how many times its latency a collective moves its bytes at half the rate.
 
 Fitted to every second of 132 all_reduces among A100s, H100s and H200s, over NVLink and over PCI Express
 (nccl-tests in Azure/AI-benchmarking-guide, and microsoft/vidur, both on GitHub)."""
 
-_SHARES = {  # what each rank moves over its link, in units of the data
+_SHARES = {  # bytes that each rank moves over its link, as a share of ``nbytes``
     "all_reduce": lambda n: 2 * (n - 1) / n,
     "all_gather": lambda n: (n - 1) / n,
     "reduce_scatter": lambda n: (n - 1) / n,
@@ -78,7 +84,7 @@ KINDS = (*_SHARES, "send_recv")
 
 
 def collective_seconds(kind: str, nbytes: float, ranks: int, profile: Profile) -> float:
-    """Return how long a collective among the cards of one machine takes, modelled.
+    """Return the modelled seconds of a collective among the cards of one machine.
 
     A latency, and the bytes that cross each card's link at the rate that large ones reach; the first
     of them at half that rate. The latency does not depend on the ranks: among 2, 4 and 8
@@ -89,17 +95,17 @@ def collective_seconds(kind: str, nbytes: float, ranks: int, profile: Profile) -
     kind
         One of `KINDS`; also with PyTorch's endings, such as ``"all_gather_into_tensor"``.
     nbytes
-        The whole data: a rank's tensor for ``all_reduce``, all ranks' together for ``all_gather`` and
-        ``gather``, what a rank puts in for ``reduce_scatter``.
+        The bytes of the whole data: a rank's tensor for ``all_reduce``, all ranks' tensors together for
+        ``all_gather`` and ``gather``, a rank's input for ``reduce_scatter``.
     ranks
-        How many cards.
+        The number of cards.
     profile
         The card.
 
     Raises
     ------
     ValueError
-        Where the kind is unknown, there is no rank, or the size is negative.
+        If the kind is unknown, there is no rank, or the size is negative.
     """
     kind = kind.removesuffix("_into_tensor").removesuffix("_tensor")
     if kind not in KINDS:

@@ -1,4 +1,4 @@
-"""Whose turn it is, what happens next, and how long it takes."""
+"""The scheduler of the simulated cluster: runs ranks in turns, and events in virtual time."""
 
 from __future__ import annotations
 
@@ -24,38 +24,39 @@ from .ranks import Abort, Dist, Span, Work, line_of
 
 
 class Deadlock(RuntimeError):
-    """No rank can go on. Says what each of them does."""
+    """No rank can continue; the message says where each rank waits."""
 
 
 class Mismatch(RuntimeError):
-    """Ranks that should do the same thing together do different things."""
+    """Ranks call different collectives, or a message's two sides differ in size or dtype."""
 
 
 @dataclass
 class Run:
-    """The results and the cost of a run; lists are by rank, but for the spans.
+    """The results and the cost of a run; lists are by rank, except ``spans``.
 
     ``steps`` is the longest chain of messages of which each had to wait for the one before: because a rank
     waited for it, or because it used the same link.
     """
 
-    results: list[Any]  # what the program returned
+    results: list[Any]  # the program's return values
     seconds: float  # modelled
     sent: list[int]  # bytes
     messages: int  # a collective counts those of its schedule
-    unwaited: list[int]  # how often a rank began an ``irecv`` and never waited for it
+    unwaited: list[int]  # the number of messages that a rank received and never waited for
     steps: int
-    spans: list[Span]  # what took time
+    spans: list[Span]  # of all ranks
     marks: list[list[tuple[int, list[float]]]]  # of a `marked` tensor: steps done so far, values then
 
 
 def schedule(name: str, n: int, root: int | None) -> tuple[int, list[int]]:
-    """Return how many steps a collective of n ranks takes, and how many parts each rank sends.
+    """Return the number of steps of a collective among n ranks, and the number of parts that each rank sends.
 
     A part is an n-th of the data; a step sends one over a link. The rings for long messages are those of
     Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH"
     (2005); they move over each link the bytes that the "bus bandwidth" of NCCL's tests counts. ``broadcast``
     and ``reduce`` pass the parts along a chain, one after another; ``gather`` uses one link in, n - 1 times.
+    ``root`` is the source or destination rank, else None.
     """
     if n == 1:
         return 0, [0]
@@ -72,7 +73,7 @@ def schedule(name: str, n: int, root: int | None) -> tuple[int, list[int]]:
 
 @dataclass
 class _Event:
-    """A message, or a collective that all ranks have called: what can begin."""
+    """A message whose two sides have called, or a collective that all ranks have called: ready to start."""
 
     works: list[Work]
     outs: list[Dist]
@@ -84,18 +85,18 @@ class _Event:
     size: int
     combine: Combine
 
-    def name(self, work: Work) -> str:
-        """Return what it is to one rank: ``"all_reduce"``, ``"isend to rank 1"``."""
+    def span_name(self, work: Work) -> str:
+        """Return the span's name on one rank: ``"all_reduce"``, ``"isend to rank 1"``."""
         return work._name + (work._peer if len(self.outs) == 1 else "")
 
-    def start(self) -> float:
-        """When it can begin."""
+    def start_time(self) -> float:
+        """Return when it can start, in seconds: all sides have called and all links are free."""
         free = [*(d._out_free for d in self.outs), *(d._in_free for d in self.ins)]
         return max(*(work._posted for work in self.works), *free)
 
 
 class Cluster:
-    """The ranks, their links, and whose turn it is."""
+    """The ranks, their links, and the scheduler that runs one rank at a time."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class Cluster:
         self._events: list[_Event] = []
         self._collectives: list[list[Work]] = []
         self._received: list[Work] = []
-        self._open: defaultdict[tuple[int, int, bool], deque[tuple[Work, Tensor]]] = defaultdict(deque)
+        self._pending_p2p: defaultdict[tuple[int, int, bool], deque[tuple[Work, Tensor]]] = defaultdict(deque)
         self._failure: Exception | None = None
         self._running: Dist | None = None
         self.ranks = [Dist(self, rank) for rank in range(ranks)]
@@ -125,10 +126,13 @@ class Cluster:
             )
 
     def run(self, limit: float) -> Run:
-        """Let the ranks take turns until all have finished."""
+        """Run the ranks in turns until all have finished, and return their results and cost.
+
+        ``limit`` is the timeout in seconds of real time. Raises as `simgpu.cluster.run`.
+        """
         __tracebackhide__ = True
         deadline = time.monotonic() + limit
-        before = torch.get_rng_state()
+        rng_state = torch.get_rng_state()
         try:
             for dist in self.ranks:
                 dist._thread.start()
@@ -137,14 +141,14 @@ class Cluster:
                 if dist:
                     self._let_run(dist, deadline, limit)
                 else:
-                    self._begin_next()
+                    self._start_next_event()
             while self._events:
-                self._begin_next()
-            if any(self._open.values()) or self._has_incomplete_collective():
+                self._start_next_event()
+            if any(self._pending_p2p.values()) or self._has_incomplete_collective():
                 raise Deadlock(self._deadlock_message())
         finally:
             self._stop()
-            torch.set_rng_state(before)
+            torch.set_rng_state(rng_state)
         return Run(
             [dist._result for dist in self.ranks],
             max(max(d._now, d._out_free, d._in_free) for d in self.ranks),
@@ -158,30 +162,35 @@ class Cluster:
 
     # Called by the ranks
 
-    def message(self, work: Work, tensor: Tensor, rank: int, peer: int, sends: bool) -> None:
-        """Match a send with its receive, or keep it until that comes."""
-        src, dst = (rank, peer) if sends else (peer, rank)
-        waiting = self._open[src, dst, not sends]
-        if not waiting:
-            self._open[src, dst, sends].append((work, tensor))
+    def post_p2p(self, work: Work, tensor: Tensor, rank: int, peer: int, is_send: bool) -> None:
+        """Post a point-to-point send or receive that ``rank`` has called.
+
+        If the matching call of ``peer`` is pending (first in, first out), queue the transfer as an event: the
+        scheduler starts it, copies the data and completes both works. Otherwise the call becomes pending. If
+        sizes or dtypes differ, the run fails with `Mismatch`.
+        """
+        src, dst = (rank, peer) if is_send else (peer, rank)
+        counterparts = self._pending_p2p[src, dst, not is_send]
+        if not counterparts:
+            self._pending_p2p[src, dst, is_send].append((work, tensor))
             return
-        other, other_tensor = waiting.popleft()
-        if other_tensor.numel() != tensor.numel() or other_tensor.dtype != tensor.dtype:
+        matching_work, matching_tensor = counterparts.popleft()
+        if matching_tensor.numel() != tensor.numel() or matching_tensor.dtype != tensor.dtype:
             self._fail(
                 Mismatch(
                     _(
                         "A message does not fit: {first} with {first_tensor}, {second} with {second_tensor}."
                     ).format(
-                        first=other._describe(_("calls")),
-                        first_tensor=_shape_and_dtype(other_tensor),
+                        first=matching_work._describe(_("calls")),
+                        first_tensor=_shape_and_dtype(matching_tensor),
                         second=work._describe(_("calls")),
                         second_tensor=_shape_and_dtype(tensor),
                     )
                 )
             )
-        works = [work, other] if sends else [other, work]
+        works = [work, matching_work] if is_send else [matching_work, work]
         self._received.append(works[1])
-        sent = [tensor.nbytes if r == src else 0 for r in range(len(self.ranks))]
+        sent_bytes = [tensor.nbytes if r == src else 0 for r in range(len(self.ranks))]
         seconds = self.latency + tensor.nbytes / self.bandwidth
         if self.card:
             seconds = collective_seconds("send_recv", tensor.nbytes, 2, self.card)
@@ -192,7 +201,7 @@ class Cluster:
                 [self.ranks[dst]],
                 seconds,
                 1,
-                sent,
+                sent_bytes,
                 1,
                 tensor.nbytes,
                 lambda tensors: [(), tensors],
@@ -200,14 +209,20 @@ class Cluster:
         )
 
     def _collective_seconds(self, name: str, nbytes: int, steps: int) -> float:
-        """Return how long a collective of so many bytes in all takes, in steps of one part each."""
+        """Return the seconds of a collective of ``nbytes`` in all, in ``steps`` of one part each.
+
+        With a card, `collective_seconds` of that.
+        """
         n = len(self.ranks)
         if self.card:
             return collective_seconds(name, nbytes, n, self.card)
         return steps * (self.latency + nbytes / n / self.bandwidth)
 
-    def collective(self, work: Work, combine: Combine, root: int | None) -> None:
-        """Add a rank's call to the others' calls of the same collective."""
+    def post_collective(self, work: Work, combine: Combine, root: int | None) -> None:
+        """Post a rank's call of a collective; when all ranks have called it, queue it as an event.
+
+        If the ranks' calls differ, the run fails with `Mismatch`.
+        """
         dist = work._dist
         if dist._collectives == len(self._collectives):
             self._collectives.append([])
@@ -257,17 +272,17 @@ class Cluster:
     # Called by the run
 
     def _let_run(self, dist: Dist, deadline: float, limit: float) -> None:
-        """Let a rank run until it waits or has finished."""
+        """Run a rank until it waits or has finished; raise its exception, or the run's failure."""
         __tracebackhide__ = True
         torch.set_rng_state(dist._rng)
         self._running = dist
         dist._turn.put(None)
         while True:
             with contextlib.suppress(queue.Empty):
-                self.yielded.get(timeout=0.05)  # not for ever: an interrupt must get through
+                self.yielded.get(timeout=0.05)  # with a timeout, so that Ctrl-C is handled
                 break
-            self._check_time(dist, deadline, limit)
-        self._check_time(dist, deadline, limit)
+            self._check_deadline(dist, deadline, limit)
+        self._check_deadline(dist, deadline, limit)
         self._running = None
         dist._rng = torch.get_rng_state()
         if self._failure:
@@ -279,7 +294,8 @@ class Cluster:
                 )
             raise dist._error
 
-    def _check_time(self, dist: Dist, deadline: float, limit: float) -> None:
+    def _check_deadline(self, dist: Dist, deadline: float, limit: float) -> None:
+        """Raise TimeoutError if the run has taken longer than ``limit`` seconds."""
         __tracebackhide__ = True
         if time.monotonic() > deadline:
             frame = sys._current_frames().get(dist._thread.ident)
@@ -288,23 +304,26 @@ class Cluster:
                 "Is there a loop that never ends?"
             )
 
-    def _begin_next(self) -> None:
-        """Let the message or collective take place that can begin first."""
+    def _start_next_event(self) -> None:
+        """Execute the event that can start first: set its times, deliver its data, occupy its links.
+
+        Raise `Deadlock` if there is none.
+        """
         __tracebackhide__ = True
         if not self._events:
             raise Deadlock(self._deadlock_message())
-        event = min(self._events, key=_Event.start)
+        event = min(self._events, key=_Event.start_time)
         self._events.remove(event)
         self._check_tensors(event)
-        start = event.start()
+        start = event.start_time()
         end = start + event.seconds
         links = [*(d._out_steps for d in event.outs), *(d._in_steps for d in event.ins)]
         steps = event.steps + max(*(work._steps for work in event.works), *links)
-        gets = event.combine([work._before for work in event.works if work._before is not None])
-        for work, arrived in zip(event.works, gets, strict=True):
+        received = event.combine([work._before for work in event.works if work._before is not None])
+        for work, arrived in zip(event.works, received, strict=True):
             work._start, work._end, work._steps, work._done = start, end, steps, True
             work._arrived = arrived
-            work._dist._add_span(event.name(work), "communicate", start, end, event.size)
+            work._dist._add_span(event.span_name(work), "communicate", start, end, event.size)
         for dist in event.outs:
             dist._out_free, dist._out_steps = end, steps
         for dist in event.ins:
@@ -314,7 +333,7 @@ class Cluster:
         self.messages += event.messages
 
     def _check_tensors(self, event: _Event) -> None:
-        """Refuse what processes could not do, or what would have no certain outcome."""
+        """Raise ValueError if an input was changed before ``wait()``, or if ranks share a tensor."""
         __tracebackhide__ = True
         owners: dict[int, Work] = {}
         for work in event.works:
@@ -332,16 +351,17 @@ class Cluster:
                     )
 
     def _has_incomplete_collective(self) -> bool:
+        """Return whether a collective has been called by some ranks only."""
         return any(len(calls) < len(self.ranks) for calls in self._collectives)
 
     def _deadlock_message(self) -> str:
-        """Say what every rank does."""
-        left = [work for works in self._open.values() for work, _ in works]
+        """Return the message of a `Deadlock`, which says where each rank waits."""
+        pending = [work for works in self._pending_p2p.values() for work, _ in works]
         for works in self._collectives:
-            left += works if len(works) < len(self.ranks) else []
+            pending += works if len(works) < len(self.ranks) else []
         descriptions = []
         for dist in self.ranks:
-            unanswered = next((work for work in left if work._dist is dist), None)
+            unanswered = next((work for work in pending if work._dist is dist), None)
             if dist._waits_for:
                 descriptions.append(dist._waits_for._describe(_("waits in")))
             elif unanswered:
@@ -351,13 +371,13 @@ class Cluster:
         return _("No rank can go on: {descriptions}.").format(descriptions="; ".join(descriptions))
 
     def _stop(self) -> None:
-        """End every rank's thread. One that never returns to Python is left behind."""
+        """End every rank's thread; one that never returns to Python is left behind."""
         self.stopped = True
         for dist in self.ranks:
             dist._turn.put(None)
-        until = time.monotonic() + 1.0
+        deadline = time.monotonic() + 1.0
         for dist in self.ranks:
-            while dist._thread.is_alive() and time.monotonic() < until:
+            while dist._thread.is_alive() and time.monotonic() < deadline:
                 if dist is self._running:
                     ctypes.pythonapi.PyThreadState_SetAsyncExc(
                         ctypes.c_ulong(dist._thread.ident), ctypes.py_object(Abort)
@@ -366,18 +386,22 @@ class Cluster:
 
 
 def _can_run(dist: Dist) -> bool:
+    """Return whether a rank has not finished and does not wait for an incomplete operation."""
     return not dist._finished and (dist._waits_for is None or dist._waits_for._done)
 
 
-def _same_call(one: Work, other: Work) -> bool:
-    first, second = ((w._name, w._peer, w._read.shape, w._read.dtype) for w in (one, other))
+def _same_call(work: Work, other_work: Work) -> bool:
+    """Return whether two ranks call the same collective: name, arguments, shape and dtype."""
+    first, second = ((w._name, w._peer, w._read.shape, w._read.dtype) for w in (work, other_work))
     return first == second
 
 
 def _shape_and_dtype(tensor: Tensor) -> str:
+    """Return a tensor's shape and dtype for a message, such as ``"(4,) float32"``."""
     return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
-    one, other = (t.detach().reshape(-1).view(torch.uint8) for t in (one, other))
-    return torch.equal(one, other)
+def _same_bits(first: Tensor, second: Tensor) -> bool:
+    """Return whether two tensors have the same bytes, so that NaN equals NaN."""
+    first, second = (t.detach().reshape(-1).view(torch.uint8) for t in (first, second))
+    return torch.equal(first, second)

@@ -1,9 +1,8 @@
-"""Compare the simulated device with the CPU over PyTorch's own databases of operators and modules.
+"""Compare the simulated device with the CPU on PyTorch's own test databases of operators and modules.
 
-Run: ``python -m simgpu.tests.conformance``. Every operator runs over every sample that PyTorch
-ships for its own tests, forward and backward, and so does every ``nn`` module; the device must return
-what the CPU returns. The cases run in worker processes, so that one that crashes or hangs is one line
-of the report.
+Run: ``python -m simgpu.tests.conformance``. Every operator and every ``nn`` module runs on every sample
+input of PyTorch's own tests, forward and backward; the device must return what the CPU returns. The cases
+run in worker processes, so that a crash or a hang is one line of the report.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ from torch.utils import _pytree as pytree
 import simgpu
 
 GOAL = 99.5  # percent
-LIMIT = 240.0  # seconds for one case
-START = 180.0  # seconds for a worker to import PyTorch's databases
+LIMIT_SECONDS = 240.0  # seconds for one case
+START_SECONDS = 180.0  # seconds for a worker to import PyTorch's databases
 SEED = 1234
 
 # Cases that may differ, and why.
@@ -43,14 +42,14 @@ REASONS: dict[str, str] = {
     "sparse.mm.reduce": "needs compressed sparse rows, a layout the simulated device refuses",
 }
 
-# Their values are whatever lay in memory.
-UNSET = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
+# Their results are uninitialized.
+UNINITIALIZED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
 
-# Their tensor arguments but the first stay on the CPU, as with CUDA.
+# All tensor arguments but the first stay on the CPU, as with CUDA.
 HOST_ARGUMENTS = ("tensor_split",)
 
-# What the tests run: these, by kind, and one in DRAWN of the others, which nobody chose.
-DRAWN = 5
+# What the tests run: these, by kind, and one in SAMPLE_EVERY of the others, by a hash of the name.
+SAMPLE_EVERY = 5
 SELECTED = {
     "pointwise": "add sub mul div pow maximum where lerp eq isnan exp sqrt sigmoid tanh clamp copysign",
     "reductions": "sum mean std amax argmax cumsum norm logsumexp softmax sort topk median",
@@ -70,7 +69,7 @@ SELECTED = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one operator or module."""
+    """The result of testing one operator or module."""
 
     name: str
     verdict: str
@@ -87,7 +86,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample: what to call on a device, and whether to differentiate it."""
+    """One sample input: what to call on a device, and whether to differentiate it."""
 
     text: str
     # From a device's name to the inputs, the outputs, and the outputs to differentiate.
@@ -100,7 +99,11 @@ class Sample:
 
 
 def judge(name: str, samples: Iterable[Sample], device: str = "sim") -> Outcome:
-    """Run every sample on the CPU and on the device under test; the outcome is the worst of all."""
+    """Run every sample on the CPU and on the device under test; return the worst verdict.
+
+    It stops at the first sample that differs or raises. A sample on which the CPU raises must raise on the
+    device too, and is not counted.
+    """
     ran = 0
     verdict, message, first_error = "equal", "", ""
     for case in samples:
@@ -124,7 +127,10 @@ def judge(name: str, samples: Iterable[Sample], device: str = "sim") -> Outcome:
 
 
 def _attempt(case: Sample, device: str) -> dict[str, Any]:
-    """Return the results by stage; the exception where a stage raised."""
+    """Run a sample on a device; return the results by stage: "forward" and "backward".
+
+    For a stage that raised, the result is the exception.
+    """
     torch.manual_seed(SEED)
     try:
         inputs, outputs, differentiable = case.call(device)
@@ -141,7 +147,7 @@ def _attempt(case: Sample, device: str) -> dict[str, Any]:
 
 
 def _differentiate(outputs: Any, device: str) -> None:
-    """Run backward from all outputs, with a fixed random cotangent each."""
+    """Run backward from all outputs, each with a fixed random gradient."""
     outputs = [x for x in _tensors(outputs) if x.requires_grad]
     generator = torch.Generator().manual_seed(SEED)
     cotangents = [torch.randn(x.shape, dtype=x.dtype, generator=generator) for x in outputs]
@@ -150,7 +156,7 @@ def _differentiate(outputs: Any, device: str) -> None:
 
 
 def _compare(case: Sample, expected: dict[str, Any], actual: dict[str, Any], device: str) -> tuple[str, str]:
-    """Return the verdict on one sample, and the reason."""
+    """Return the verdict on one sample, and the reason if it is not "equal"."""
     verdict, reason = "equal", ""
     for stage, reference in expected.items():
         value = actual[stage]
@@ -174,10 +180,10 @@ def _compare(case: Sample, expected: dict[str, Any], actual: dict[str, Any], dev
 
 
 def difference(reference: Any, value: Any, device: str, *, exact: bool = True, values: bool = True) -> str:
-    """Say in one line how results of a device differ from the CPU's; nothing where they do not.
+    """Return in one line how results of a device differ from the CPU's, or "" if they do not.
 
-    Unless ``exact``, within the tolerance of ``torch.testing.assert_close``; unless ``values``, structure,
-    shape, dtype and device alone.
+    Without ``exact``, the tolerances of ``torch.testing.assert_close`` apply; without ``values``, only
+    structure, shape, dtype and device are compared.
     """
     reference_leaves, reference_structure = pytree.tree_flatten(reference)
     leaves, structure = pytree.tree_flatten(value)
@@ -194,6 +200,7 @@ def difference(reference: Any, value: Any, device: str, *, exact: bool = True, v
 
 
 def _plain_difference(a: Any, b: Any, device: str) -> str:
+    """Return how a value that is not a tensor differs, or ""."""
     if isinstance(a, torch.device):
         a = torch.device(device)
         b = torch.device(b.type) if isinstance(b, torch.device) else b
@@ -202,6 +209,7 @@ def _plain_difference(a: Any, b: Any, device: str) -> str:
 
 
 def _tensor_difference(a: torch.Tensor, b: Any, device: str, exact: bool, values: bool) -> str:
+    """Return how a tensor differs, or ""."""
     if not isinstance(b, torch.Tensor):
         return f"{type(b).__name__}, not a tensor"
     if b.device.type != torch.device(device).type:
@@ -223,22 +231,25 @@ def _tensor_difference(a: torch.Tensor, b: Any, device: str, exact: bool, values
 
 
 def _sentence(error: Exception) -> str:
+    """Return an exception's type and message in one line."""
     return f"{type(error).__name__}: {textwrap.shorten(str(error), 400)}"
 
 
 def _tensors(tree: Any) -> list[torch.Tensor]:
+    """Return the tensors in a pytree."""
     return [x for x in pytree.tree_leaves(tree) if isinstance(x, torch.Tensor)]
 
 
 def _leaves(tree: Any) -> list[torch.Tensor]:
+    """Return the autograd leaves in a pytree that require a gradient."""
     return [x for x in _tensors(tree) if x.requires_grad and x.is_leaf]
 
 
 def to_device(tree: Any, device: str) -> Any:
-    """Copy arguments to a device, as autograd leaves with the strides they have.
+    """Return a copy of a pytree of arguments on a device, with autograd leaves of the same strides.
 
-    A tensor that occurs twice in the tuples, lists and dicts of ``tree`` stays one tensor; a mention of
-    the CPU becomes one of the device.
+    A tensor that occurs twice in ``tree`` stays one tensor; the CPU as a device or as "cpu" is replaced by
+    the device.
     """
     done: dict[int, torch.Tensor] = {}
 
@@ -255,6 +266,7 @@ def to_device(tree: Any, device: str) -> Any:
 
 
 def _copy(tensor: torch.Tensor, device: str) -> torch.Tensor:
+    """Return a copy of a tensor on a device, as an autograd leaf with the same strides."""
     plain = tensor.detach()
     moved = plain.to(device, copy=True)
     if plain.layout is torch.strided and not plain.is_nested and moved.stride() != plain.stride():
@@ -269,7 +281,7 @@ def _copy(tensor: torch.Tensor, device: str) -> torch.Tensor:
 
 
 def _databases() -> dict[str, dict[str, Any]]:
-    """Return ``{"operators": ..., "modules": ...}``, each by name."""
+    """Return PyTorch's ``op_db`` and ``module_db`` by name: ``{"operators": {...}, "modules": {...}}``."""
     try:
         import expecttest  # noqa: F401
     except ImportError:  # PyTorch's test helpers take a base class from it, which nothing here uses
@@ -286,21 +298,21 @@ def _databases() -> dict[str, dict[str, Any]]:
 
 
 def operator_samples(op: Any) -> Iterator[Sample]:
-    """Give the samples of an operator of ``op_db``: float32, or else another dtype that it takes."""
+    """Yield the samples of an operator of ``op_db``, of the dtype that `samples_of` chooses."""
     backward, samples = samples_of(op)
     for number, sample in enumerate(samples, 1):
         yield Sample(
             text=f"sample {number}",
             call=partial(_call_operator, op, sample),
             backward=backward,
-            values=op.name not in UNSET,
+            values=op.name not in UNINITIALIZED,
         )
 
 
 def samples_of(op: Any) -> tuple[bool, Iterator[Any]]:
-    """Return whether an operator is differentiated, and its samples: of float32 if it takes that.
+    """Return whether an operator is differentiated, and an iterator over its sample inputs.
 
-    Otherwise of the widest float dtype that it takes, or complex dtype, or any.
+    They are of float32 if it supports that, else of its widest float dtype, else complex, else any.
     """
 
     def order(dtype: torch.dtype) -> tuple[bool, bool, bool, int, str]:
@@ -317,7 +329,7 @@ def samples_of(op: Any) -> tuple[bool, Iterator[Any]]:
 
 
 def _samples(op: Any, dtype: torch.dtype, backward: bool) -> Iterator[Any]:
-    """Give an operator's samples; none where PyTorch asks a GPU which ones there are to be."""
+    """Yield an operator's sample inputs; none if PyTorch needs a GPU to choose them."""
     try:
         yield from op.sample_inputs("cpu", dtype, requires_grad=backward)
     except (RuntimeError, AssertionError) as error:  # the latter of a PyTorch without CUDA
@@ -326,11 +338,13 @@ def _samples(op: Any, dtype: torch.dtype, backward: bool) -> Iterator[Any]:
 
 
 def _seed() -> None:
+    """Seed the random generators of Python and PyTorch."""
     random.seed(SEED)
     torch.manual_seed(SEED)
 
 
 def _call_operator(op: Any, sample: Any, device: str) -> tuple[Any, Any, Any]:
+    """Call an operator on a device; return inputs, outputs, and the outputs to differentiate."""
     first, args, kwargs = to_device((sample.input, sample.args, sample.kwargs), device)
     if op.name in HOST_ARGUMENTS:
         args, kwargs = to_device((sample.args, sample.kwargs), "cpu")
@@ -343,13 +357,13 @@ def _call_operator(op: Any, sample: Any, device: str) -> tuple[Any, Any, Any]:
 
 
 def _says_where(sample: Any) -> bool:
-    """Whether a tensor or a device among the arguments tells the operator where to work."""
+    """Return whether a tensor or device among the arguments determines where the operator runs."""
     leaves = pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
     return any(isinstance(x, (torch.Tensor, torch.device)) or x == "cpu" for x in leaves)
 
 
 def module_samples(info: Any, dtype: torch.dtype = torch.float32) -> Iterator[Sample]:
-    """Give the samples of a module of ``module_db``, in training and in evaluation."""
+    """Yield the samples of a module of ``module_db``, in training and, if that differs, in evaluation."""
     for training in (True, False) if info.train_and_eval_differ else (True,):
         _seed()
         inputs = info.module_inputs_func(
@@ -368,6 +382,7 @@ def module_samples(info: Any, dtype: torch.dtype = torch.float32) -> Iterator[Sa
 def _call_module(
     module_class: Any, training: bool, constructor: Any, inputs: Any, device: str
 ) -> tuple[Any, Any, Any]:
+    """Create and call a module on a device; return (inputs, state), outputs, outputs to differentiate."""
     module = module_class(*deepcopy(constructor.args), **deepcopy(constructor.kwargs)).train(training)
     module.to(device)
     torch.manual_seed(SEED)
@@ -381,7 +396,10 @@ def _call_module(
 
 
 def work(connection: Any) -> None:
-    """Answer names with outcomes until there is no more to do; first say which names there are."""
+    """Run a worker process: send the names of all cases, then an outcome for each name received.
+
+    It ends at an empty name.
+    """
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)  # the order of a sum must not depend on the machine's load
     simgpu.enable()
@@ -398,18 +416,18 @@ def work(connection: Any) -> None:
 
 
 class Worker:
-    """A process that judges one case at a time, and is replaced when it dies or takes longer than ``limit``.
+    """A process that tests one case at a time; replaced if it dies or takes longer than ``limit`` seconds.
 
-    ``target`` runs in it, with its end of a connection: see ``work``.
+    ``target`` runs in it with its end of a pipe; see `work`.
     """
 
-    def __init__(self, target: Callable[[Any], None] = work, limit: float = LIMIT) -> None:
+    def __init__(self, target: Callable[[Any], None] = work, limit: float = LIMIT_SECONDS) -> None:
         self._target, self._limit = target, limit
         self._process: Any = None
         self.names: dict[str, list[str]] = {}
 
     def start(self) -> None:
-        """Start the process, unless it runs, and learn which cases it has."""
+        """Start the process, unless it is running, and receive the names of its cases."""
         if self._process is not None:
             return
         context = multiprocessing.get_context("spawn")
@@ -417,12 +435,12 @@ class Worker:
         self._process = context.Process(target=self._target, args=(child_end,), daemon=True)
         self._process.start()
         child_end.close()
-        if not self._connection.poll(START):
+        if not self._connection.poll(START_SECONDS):
             raise TimeoutError("A worker did not come to its first case.")
         self.names = self._connection.recv()
 
     def judge(self, name: str) -> Outcome:
-        """Judge one case; one that takes the process down is an outcome, too."""
+        """Test one case, and return its outcome; a crash or a timeout is an outcome, too."""
         self.start()
         try:
             self._connection.send(name)
@@ -436,6 +454,7 @@ class Worker:
         return Outcome(name, verdict, 0, message)
 
     def stop(self) -> None:
+        """Kill the process, if there is one."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -444,7 +463,7 @@ class Worker:
 
 
 def run(names: Sequence[str], workers: Sequence[Worker]) -> list[Outcome]:
-    """Judge cases in the order of their names, as many at a time as there are workers."""
+    """Test the named cases on all workers in parallel; return the outcomes in the order of the names."""
     idle: queue.Queue[Worker] = queue.Queue()
     for worker in workers:
         idle.put(worker)
@@ -464,9 +483,9 @@ def run(names: Sequence[str], workers: Sequence[Worker]) -> list[Outcome]:
 
 
 def report(family: str, outcomes: Sequence[Outcome]) -> tuple[str, bool]:
-    """Return the summary of operators or of modules, and whether they pass.
+    """Return the summary of operators or of modules as text, and whether they pass.
 
-    They do where the goal is reached, and each exception has its reason in ``REASONS``.
+    They pass if the goal is reached and every difference has its reason in ``REASONS``.
     """
     ran = [outcome for outcome in outcomes if outcome.verdict != "not run"]
     bad = [outcome for outcome in ran if not outcome.good]
@@ -490,12 +509,13 @@ def report(family: str, outcomes: Sequence[Outcome]) -> tuple[str, bool]:
 
 
 def _in_sample(name: str) -> bool:
+    """Return whether a case is in the sample that the tests run."""
     chosen = any(name in names.split() for names in SELECTED.values())
-    return chosen or zlib.crc32(name.encode()) % DRAWN == 0
+    return chosen or zlib.crc32(name.encode()) % SAMPLE_EVERY == 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; 1 below the goal, or where a difference has no reason on record."""
+    """Run the command line; return 1 below the goal, or if a difference has no reason in ``REASONS``."""
     parser = argparse.ArgumentParser(prog="python -m simgpu.tests.conformance", description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these operators or modules only")
     parser.add_argument("--sample", action="store_true", help="the fixed sample that the tests run")

@@ -1,4 +1,4 @@
-"""What the tests of the simulated device share."""
+"""Fixtures and markers of the simulated device's tests."""
 
 import pytest
 
@@ -6,6 +6,7 @@ import simgpu
 
 
 def pytest_configure(config):
+    """Import the plugin `support`, and register the markers."""
     config.pluginmanager.import_plugin("support")  # prints recorded tables
     config.addinivalue_line("markers", "slow: takes seconds")
     config.addinivalue_line("markers", "everywhere: takes minutes")
@@ -14,7 +15,7 @@ def pytest_configure(config):
 
 @pytest.fixture
 def two_devices():
-    """Two simulated T4s, in a process that may hold more or fewer from the test before."""
+    """Enable exactly two simulated T4s, whatever the previous test enabled."""
     if problem := simgpu.unavailable_reason():
         pytest.fail(problem)
     simgpu.enable(devices=2)

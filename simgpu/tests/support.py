@@ -1,4 +1,4 @@
-"""What tests share, the course's too: the one way to skip, a table in the summary, a new process."""
+"""Helpers of all tests, the course's too: `skip`, tables in pytest's summary, `python`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,25 @@ from typing import NoReturn
 import pytest
 
 HOME = str(Path(__file__).resolve().parents[2])
-"""Where `simgpu` lies, for a new process to find it."""
+"""The folder that contains `simgpu`, the PYTHONPATH of new processes."""
 
 
 def skip(reason: str, until: str, *, missing: bool = False) -> NoReturn:
-    """Skip the running test, for a reason and up to a date; fail it after that date.
+    """Skip the running test until a date; after that date fail it.
 
     Parameters
     ----------
     reason
-        Why it cannot run here, in a sentence.
+        Why it cannot run here, as a sentence.
     until
         The last day of the skip, as ``"2027-05-31"``.
     missing
-        The reason is something that could be installed, such as a browser. Where ``CI=true`` that is a
-        failure, because there it must be installed.
+        Whether something installable is missing, such as a browser. With ``CI=true`` the test then fails.
+
+    Raises
+    ------
+    ValueError
+        If there is no reason.
     """
     if not reason.strip():
         raise ValueError("a skip needs a reason")
@@ -43,7 +47,7 @@ TABLE = "table: "
 
 
 def pytest_terminal_summary(terminalreporter: object) -> None:
-    """Print the tables that the tests recorded; each conftest.py makes this file a plugin."""
+    """Print the tables that tests recorded (see `TABLE`); a hook of pytest."""
     tables: dict[str, list[str]] = {}
     for reports in terminalreporter.stats.values():
         for report in reports:
@@ -57,8 +61,11 @@ def pytest_terminal_summary(terminalreporter: object) -> None:
 
 
 def python(code: str, *arguments: object) -> str:
-    """Run a program in a new process that finds `simgpu`, and return what it prints."""
-    done = subprocess.run(
+    """Run a program in a new Python process that can import `simgpu`, and return its standard output.
+
+    Fail the test if its exit status is not 0, or if it writes to standard error.
+    """
+    completed = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
         capture_output=True,
         text=True,
@@ -67,6 +74,6 @@ def python(code: str, *arguments: object) -> str:
         timeout=120,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not done.stderr, done.stderr
-    return done.stdout
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert not completed.stderr, completed.stderr
+    return completed.stdout

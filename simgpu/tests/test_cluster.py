@@ -23,18 +23,19 @@ LATENCY, BANDWIDTH = 5e-6, 12e9
 
 @pytest.fixture(autouse=True)
 def no_thread_stays():
+    """Assert that a test leaves no thread running."""
     before = set(threading.enumerate())
     yield
     assert set(threading.enumerate()) <= before
 
 
 def rank_tensor(dist, size=6, dtype=torch.float32):
-    """Return a tensor that differs from rank to rank and from place to place."""
+    """Return a tensor whose values differ by rank and by position."""
     return torch.arange(1, size + 1, dtype=dtype) + 10 * dist.get_rank()
 
 
 def ring(x, dist):
-    """All-reduce by hand: 2 (n - 1) steps, in each of which every rank sends an n-th."""
+    """All-reduce ``x`` in place by a ring of sends and receives: 2 (n - 1) steps; return it."""
     n, rank = dist.get_world_size(), dist.get_rank()
     parts = x.tensor_split(n)
     for step in range(2 * (n - 1)):
@@ -302,6 +303,7 @@ def test_a_rank_that_comes_early_waits():
 
 
 def program_line(function, text):
+    """Return the line number in this file of the first line of a function that contains ``text``."""
     lines, first = inspect.getsourcelines(function)
     return first + next(i for i, line in enumerate(lines) if text in line)
 
@@ -536,11 +538,13 @@ def test_a_program_finds_the_same_under_torch_distributed(tmp_path):
 
 
 def rows(n=8, seed=0):
+    """Return n random input rows and targets."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(n, 5, generator=generator), torch.randn(n, 3, generator=generator)
 
 
 def net(seed=3):
+    """Return a small network with weights from a seed; the random state is restored."""
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         return nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
@@ -593,6 +597,8 @@ def test_no_sync_is_decided_in_the_forward_pass(inside, count, right):
 
 
 class Branches(nn.Module):
+    """A network of which a forward pass uses the branch ``which``."""
+
     def __init__(self):
         super().__init__()
         self.a, self.b, self.c = (nn.Linear(2, 1) for _ in "abc")

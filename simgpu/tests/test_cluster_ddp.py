@@ -22,18 +22,19 @@ from simgpu.cluster import Deadlock, Mismatch
 
 
 def plain():
+    """Return a network without buffers."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
 
 
 def with_batch_norm():
-    """A network whose BatchNorm keeps its means in buffers."""
+    """Return a network whose BatchNorm has its running statistics in buffers."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
 
 
 class WithTable(nn.Module):
-    """A network with a buffer that nothing ever changes."""
+    """A network with a constant buffer."""
 
     def __init__(self):
         super().__init__()
@@ -45,7 +46,7 @@ class WithTable(nn.Module):
 
 
 class HalfUsed(nn.Module):
-    """Two layers, of which forward uses one."""
+    """A network with two layers, one of them unused."""
 
     def __init__(self):
         super().__init__()
@@ -56,18 +57,18 @@ class HalfUsed(nn.Module):
 
 
 def rows(dist, step=0):
-    """Rows that differ from rank to rank and from step to step."""
+    """Return random rows that differ by rank and by step."""
     generator = torch.Generator().manual_seed(10 * step + dist.get_rank())
     return torch.randn(6, 4, generator=generator)
 
 
 def train(model, dist, step=0):
-    """Take one training step's gradient."""
+    """Run the forward and backward pass of one training step."""
     model(rows(dist, step)).square().mean().backward()
 
 
 def validate(model, dist, batches=1):
-    """Evaluate as one usually does."""
+    """Evaluate the model in eval mode without gradients, then set it to train mode."""
     model.eval()
     with torch.no_grad():
         for _ in range(batches):
@@ -79,7 +80,7 @@ def validate(model, dist, batches=1):
 
 
 def rank_0(what, network=with_batch_norm, before=1, after=1, meet=True, **how):
-    """Train, let rank 0 alone do something, meet at a barrier, train again."""
+    """Return a case: train, let rank 0 alone call ``what``, meet at a barrier, train again."""
 
     def case(dist, ddp):
         model = ddp(network(), **how)
@@ -96,33 +97,40 @@ def rank_0(what, network=with_batch_norm, before=1, after=1, meet=True, **how):
 
 
 def in_no_sync(model, dist):
+    """Validate inside `no_sync`."""
     with model.no_sync():
         validate(model, dist)
 
 
 def in_inference_mode(model, dist):
+    """Validate in inference mode."""
     with torch.inference_mode():
         model.eval()(rows(dist))
 
 
 def with_gradients(model, dist):
+    """Run a forward pass with gradients."""
     model(rows(dist))
 
 
 def both_ways(model, dist):
+    """Validate, then run a forward pass with gradients."""
     validate(model, dist)
     model(rows(dist))
 
 
 def through_module(model, dist):
+    """Validate the wrapped module instead of the wrapper."""
     validate(model.module, dist)
 
 
 def barrier_alone(model, dist):
+    """Call a barrier."""
     dist.barrier()
 
 
 def rank_0_validates_and_nobody_meets_afterwards(dist, ddp):
+    """Train; rank 0 validates after each step, without a barrier."""
     model = ddp(with_batch_norm())
     for step in range(3):
         train(model, dist, step)
@@ -131,7 +139,10 @@ def rank_0_validates_and_nobody_meets_afterwards(dist, ddp):
 
 
 def rank_0_validates_with_gradients_and_nobody_meets(dist, ddp):
-    """Rank 1 tells the order of its buckets in its next training pass, so the two calls meet by chance."""
+    """Train; rank 0 validates with gradients after the first step, without a barrier.
+
+    Rank 1 broadcasts its bucket order in the next training pass, so the two calls match by chance.
+    """
     model = ddp(plain())
     train(model, dist)
     if dist.get_rank() == 0:
@@ -142,7 +153,10 @@ def rank_0_validates_with_gradients_and_nobody_meets(dist, ddp):
 
 
 def rank_0_validates_after_all_have(dist, ddp):
-    """The first pass without gradients has sent the buffers; the next ones do not."""
+    """Validate on all ranks, then on rank 0 alone.
+
+    The first pass without gradients broadcasts the buffers; the next ones do not.
+    """
     model = ddp(with_batch_norm())
     train(model, dist)
     validate(model, dist)
@@ -153,6 +167,7 @@ def rank_0_validates_after_all_have(dist, ddp):
 
 
 def all_validate_with_unlike_numbers_of_batches(dist, ddp):
+    """Validate on all ranks, with different numbers of batches."""
     model = ddp(with_batch_norm())
     for step in range(3):
         train(model, dist, step)
@@ -160,6 +175,7 @@ def all_validate_with_unlike_numbers_of_batches(dist, ddp):
 
 
 def one_has_nothing_to_validate(dist, ddp):
+    """Validate on rank 1 only."""
     model = ddp(with_batch_norm())
     train(model, dist)
     validate(model, dist, batches=dist.get_rank())
@@ -170,6 +186,8 @@ def one_has_nothing_to_validate(dist, ddp):
 
 
 def after_three_steps(**how):
+    """Return a case that trains for three steps and returns buffers and gradients."""
+
     def case(dist, ddp):
         model = ddp(with_batch_norm(), **how)
         for step in range(3):
@@ -180,7 +198,10 @@ def after_three_steps(**how):
 
 
 def buffers_in_no_sync(dist, ddp):
-    """The first pass in `no_sync` still sends the buffers; the one after it does not."""
+    """Train with two steps inside `no_sync`; return buffers and gradients.
+
+    The first forward pass in `no_sync` still broadcasts the buffers; the second does not.
+    """
     model = ddp(with_batch_norm())
     train(model, dist)
     with model.no_sync():
@@ -191,12 +212,14 @@ def buffers_in_no_sync(dist, ddp):
 
 
 def rank_0_has_a_batch_more(dist, ddp):
+    """Train one step more on rank 0."""
     model = ddp(plain())
     for step in range(3 - dist.get_rank()):
         train(model, dist, step)
 
 
 def each_rank_stops_when_it_likes(dist, ddp):
+    """Train a different number of steps on each rank, then call a barrier."""
     model = ddp(plain())
     for step in range(2 + dist.get_rank()):
         train(model, dist, step)
@@ -204,6 +227,7 @@ def each_rank_stops_when_it_likes(dist, ddp):
 
 
 def all_stop_together(dist, ddp):
+    """Train until any rank wants to stop, by an all_reduce; return the last step."""
     model = ddp(plain())
     for step in range(4):
         train(model, dist, step)
@@ -216,6 +240,7 @@ def all_stop_together(dist, ddp):
 
 
 def one_rank_skips_backward(dist, ddp):
+    """Skip the backward pass of one step on rank 1."""
     model = ddp(plain())
     for step in range(2):
         loss = model(rows(dist, step)).square().mean()
@@ -224,6 +249,7 @@ def one_rank_skips_backward(dist, ddp):
 
 
 def one_rank_forgets_no_sync(dist, ddp):
+    """Train a step inside `no_sync` on rank 0 only."""
     model = ddp(plain())
     train(model, dist)
     with model.no_sync() if dist.get_rank() == 0 else contextlib.nullcontext():
@@ -232,6 +258,7 @@ def one_rank_forgets_no_sync(dist, ddp):
 
 
 def saving_through_the_wrapper(dist, ddp):
+    """Take the wrapper's state_dict on rank 0; return its length."""
     model = ddp(with_batch_norm())
     train(model, dist)
     saved = model.state_dict() if dist.get_rank() == 0 else {}
@@ -244,14 +271,18 @@ def saving_through_the_wrapper(dist, ddp):
 
 
 def models_with_unlike_numbers_of_parameters(dist, ddp):
+    """Wrap models with different numbers of parameters."""
     ddp(nn.Sequential(*[nn.Linear(2, 2) for _ in range(1 + dist.get_rank())]))
 
 
 def models_with_unlike_shapes(dist, ddp):
+    """Wrap models with different parameter shapes."""
     ddp(nn.Linear(2, 2 + dist.get_rank()))
 
 
 def a_layer_without_gradient(continuation):
+    """Return a case in which a layer gets no gradient; then call ``continuation``."""
+
     def case(dist, ddp):
         model = ddp(HalfUsed())
         train(model, dist)
@@ -261,11 +292,13 @@ def a_layer_without_gradient(continuation):
 
 
 def train_in_no_sync(model, dist):
+    """Run a training step inside `no_sync`."""
     with model.no_sync():
         train(model, dist)
 
 
 def named(*functions):
+    """Return the functions by their names."""
     return {function.__name__: function for function in functions}
 
 
@@ -315,6 +348,8 @@ CASES = {**RUNS, **STOPS, **REFUSED}
 
 
 def simulated(name):
+    """Run a case on the simulated cluster."""
+
     def program(dist):
         return CASES[name](dist, functools.partial(cluster.DistributedDataParallel, dist=dist))
 
@@ -371,7 +406,10 @@ def test_real_ranks_do_the_same(tmp_path):
 
 
 def main(folder: str) -> None:
-    """Run each case as two processes; ``folder/NAME.RANK`` is what a rank that came through returned."""
+    """Run each case as two processes; the results are saved as ``folder/NAME.RANK``.
+
+    There is no file for a rank whose process died.
+    """
     import torch._dynamo  # noqa: F401  (which DDP needs, once before all forks)
 
     for name in CASES:
@@ -379,13 +417,14 @@ def main(folder: str) -> None:
         for rank in range(2):
             child = os.fork()  # a case may end its process by a signal
             if not child:
-                os._exit(_live(name, rank, folder))
+                os._exit(_run_real_rank(name, rank, folder))
             children.append(child)
         for child in children:
             os.waitpid(child, 0)
 
 
-def _live(name: str, rank: int, folder: str) -> int:
+def _run_real_rank(name: str, rank: int, folder: str) -> int:
+    """Run a case on a real rank; save {"values": result} or {"error": message}; return the exit status."""
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
 

@@ -35,6 +35,7 @@ def test_the_readme_names_every_card():
 
 
 def run_pytest(folder: Path, text: str) -> str:
+    """Run pytest with the plugin on a test file with this text; return its output."""
     (folder / "test_it.py").write_text(text, encoding="utf-8")
     call = [sys.executable, "-m", "pytest", "-q", "-p", "simgpu.pytest_plugin", "--strict-markers"]
     env = os.environ | {

@@ -14,11 +14,13 @@ pytestmark = pytest.mark.usefixtures("two_devices")
 
 
 def broken(*_, **__):
+    """Raise AssertionError; replaces a function of the accounting."""
     raise AssertionError("this formula does not know its shapes")
 
 
 @pytest.fixture(autouse=True)
 def _nothing_remembered():
+    """Clear the caches of `simgpu.cost` before and after each test."""
     for cache in (cost._cache, cost._NO_WORK):
         cache.clear()
     yield
@@ -45,6 +47,7 @@ EXPECTED = step("cpu")
 
 
 def same(results):
+    """Return whether results equal the expected ones bit for bit."""
     return all(torch.equal(a, b) for a, b in zip(results, EXPECTED, strict=True))
 
 
@@ -99,6 +102,7 @@ def test_where_all_is_known_nothing_is_guessed():
 
 @pytest.fixture
 def untried():
+    """Clear the cached result of the self-test before and after a test."""
     selftest.training_step_error.cache_clear()
     yield
     selftest.training_step_error.cache_clear()

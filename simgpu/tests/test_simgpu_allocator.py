@@ -77,6 +77,7 @@ def consistent(allocator, live):
 
 @pytest.fixture
 def allocator():
+    """Return an allocator of 1 GiB."""
     return Allocator(1 * GIB)
 
 
@@ -246,7 +247,7 @@ def test_twenty_thousand_random_operations():
 
 
 def best_fit(allocator, nbytes):
-    """Return the address of the smallest free chunk that holds the request, the lowest one of equals."""
+    """Return the address of the smallest free chunk that fits, the lowest of equal ones; else None."""
     kind = "small" if nbytes <= 1 * MIB else "large"
     holes = [
         (piece["size"], piece["address"])
@@ -259,7 +260,7 @@ def best_fit(allocator, nbytes):
 
 
 class Owner:
-    """Holds a block as a tensor does, and gives it back when Python lets go of it."""
+    """Holds a block as a tensor does, and frees it when it is garbage-collected."""
 
     def __init__(self, allocator, nbytes):
         self.allocator = allocator
@@ -295,7 +296,7 @@ def test_blocks_freed_by_the_garbage_collector_in_the_middle_of_an_allocation(mo
 
 
 def finishes(work):
-    """Run ``work`` in a thread, so that a deadlock fails the test and does not hang it."""
+    """Run ``work`` in a thread and raise its exception; a deadlock fails the test instead of hanging it."""
     problems = []
 
     def run():
@@ -337,7 +338,10 @@ def test_blocks_from_several_threads():
 
 
 def interrupted(action, line):
-    """Run ``action`` and press Ctrl-C before the given line of it; return whether it got that far."""
+    """Run ``action``, and raise KeyboardInterrupt before the ``line``-th line executed in allocator.py.
+
+    Return True if it was raised; None if the action ended before.
+    """
     seen = 0
 
     def trace(frame, event, _):
@@ -415,6 +419,7 @@ def test_freeing_while_the_interpreter_exits_is_silent():
 
 
 def seconds_each(action):
+    """Return the seconds of one call, the minimum of 7 repeats."""
     return min(timeit.repeat(action, number=2000, repeat=7)) / 2000
 
 

@@ -17,29 +17,32 @@ MIB = 2**20
 
 
 def seconds(op, *args, profile="A100", **kwargs):
-    """What the model says for a call, which is made on the CPU."""
+    """Run an operator on the CPU, and return its modelled seconds."""
     work = cost.work(op, args, kwargs, op(*args, **kwargs))
     return latency.seconds(work, profiles.load(profile))
 
 
 def matmul_rate(n, dtype, profile):
-    """FLOP/s of a square product; the tensors have a shape and no data."""
+    """Return the modelled FLOP/s of a square matrix product."""
     a = torch.empty(n, n, dtype=dtype, device="meta")
     return 2 * n**3 / seconds(aten.mm.default, a, a, profile=profile)
 
 
 @pytest.fixture
 def host():
+    """Return a host clock."""
     return HostClock()
 
 
 @pytest.fixture
 def clock(host):
+    """Return the clock of an A100."""
     return Clock(0, profiles.load("A100"), host)
 
 
 @pytest.fixture
 def timeline(host):
+    """Return a timeline of the host clock's spans."""
     spans = []
     host.listeners.append(spans.append)
     return Timeline(spans)
@@ -101,35 +104,36 @@ def test_a_big_addition_is_bound_by_memory_and_a_tiny_one_by_the_start_of_a_kern
     assert seconds(aten.add.Tensor, tiny, tiny) == pytest.approx(profile.kernel_floor, rel=0.01)
 
 
-def moved(op, *args, **kwargs):
+def bytes_moved(op, *args, **kwargs):
+    """Run an operator on the CPU, and return the bytes that it moves according to the model."""
     return cost.work(op, args, kwargs, op(*args, **kwargs)).bytes
 
 
 def test_bytes_are_counted_once_and_only_where_something_moves():
     x, y = torch.zeros(100, 100), torch.ones(100, 100)
     n = 4 * 100 * 100
-    assert moved(aten.mul.Tensor, x, y) == 3 * n
-    assert moved(aten.mul.Tensor, x, x) == 2 * n
-    assert moved(aten.mul.Tensor, x, y[:1].expand(100, 100)) == 2 * n + n // 100
-    assert moved(aten.add_.Tensor, x, y) == 3 * n
-    assert moved(aten.zero_.default, x) == n
-    assert moved(aten.copy_.default, x, y) == 2 * n
-    assert moved(aten.add.out, x, y, out=torch.empty(100, 100)) == 3 * n
-    assert moved(aten.zeros.default, [100, 100]) == n
-    assert moved(aten.view.default, x, [-1]) == moved(aten.t.default, x) == 0
-    assert moved(aten._unsafe_view.default, x, [-1]) == 0
-    assert moved(aten.empty.memory_format, [100, 100]) == 0
+    assert bytes_moved(aten.mul.Tensor, x, y) == 3 * n
+    assert bytes_moved(aten.mul.Tensor, x, x) == 2 * n
+    assert bytes_moved(aten.mul.Tensor, x, y[:1].expand(100, 100)) == 2 * n + n // 100
+    assert bytes_moved(aten.add_.Tensor, x, y) == 3 * n
+    assert bytes_moved(aten.zero_.default, x) == n
+    assert bytes_moved(aten.copy_.default, x, y) == 2 * n
+    assert bytes_moved(aten.add.out, x, y, out=torch.empty(100, 100)) == 3 * n
+    assert bytes_moved(aten.zeros.default, [100, 100]) == n
+    assert bytes_moved(aten.view.default, x, [-1]) == bytes_moved(aten.t.default, x) == 0
+    assert bytes_moved(aten._unsafe_view.default, x, [-1]) == 0
+    assert bytes_moved(aten.empty.memory_format, [100, 100]) == 0
 
 
 def test_looking_up_a_few_rows_does_not_read_the_whole_table():
     table, rows = torch.zeros(10_000, 64), torch.tensor([1, 2, 3])
-    assert moved(aten.embedding.default, table, rows) == rows.nbytes + 2 * 3 * 64 * 4
-    assert moved(aten.index.Tensor, table, [rows]) == rows.nbytes + 2 * 3 * 64 * 4
+    assert bytes_moved(aten.embedding.default, table, rows) == rows.nbytes + 2 * 3 * 64 * 4
+    assert bytes_moved(aten.index.Tensor, table, [rows]) == rows.nbytes + 2 * 3 * 64 * 4
 
 
 def test_results_whose_size_depends_on_the_data_are_not_confused():
     few, many = torch.tensor([0.0, 0.0, 1.0]), torch.ones(3)
-    assert moved(aten.nonzero.default, few) < moved(aten.nonzero.default, many)
+    assert bytes_moved(aten.nonzero.default, few) < bytes_moved(aten.nonzero.default, many)
 
 
 def test_a_number_that_changes_at_every_step_does_not_fill_the_memory():
@@ -239,7 +243,7 @@ def test_waiting_makes_it_no_race(clock, wait):
     elif wait == "host":
         clock.synchronize()
     else:
-        clock.forget("x")
+        clock.forget_block("x")
     assert not clock.launch("use", 1e-3, blocks=["x"]).race
 
 
@@ -256,7 +260,7 @@ def test_luck_is_still_a_race(clock, host):
 
 @pytest.fixture
 def busy(clock, host, timeline):
-    """A timeline in which everything occurs."""
+    """Return a timeline with spans of every kind."""
     side = clock.new_stream()
     for _ in range(3):
         host.advance(2e-3, "load a batch")

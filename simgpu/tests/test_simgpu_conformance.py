@@ -16,7 +16,7 @@ OTHER = "cpu:0"  # stands for a device under test, so that a fault can be put in
 
 
 def judge_function(function, *args, backward=False):
-    """Judge one sample, whose function is told on which device it works."""
+    """Judge one sample of ``function(device, *inputs)``."""
 
     def call(device):
         inputs = conformance.to_device(args, device)
@@ -80,6 +80,7 @@ def test_a_wrong_gradient_a_wrong_write_and_rounding_are_told_apart():
 
 
 def _fragile(connection):
+    """Run a worker that crashes or hangs at cases of these names."""
     connection.send({"operators": ["fine", "crash", "hang", "fine again"]})
     while name := connection.recv():
         if name == "crash":

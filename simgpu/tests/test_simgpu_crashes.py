@@ -96,7 +96,7 @@ PROGRAMS = {
 
 
 def work(connection):
-    """Run programs, and derivatives of PyTorch's operators, until there is no more to do."""
+    """Run a worker whose requests are programs, or names of operators to differentiate."""
     warnings.simplefilter("ignore")
     for stream in (1, 2):  # PyTorch writes of errors that are meant
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
@@ -117,7 +117,7 @@ def work(connection):
 
 
 def derive(op):
-    """Differentiate an operator in each way over its first samples; return how many ways worked."""
+    """Differentiate an operator in four ways on its first samples; return how many succeeded."""
     worked = 0
     for sample in itertools.islice(conformance.samples_of(op)[1], 2):
         for way in (reverse, forward, dual, batched):
@@ -139,10 +139,12 @@ def derive(op):
 
 
 def tensors(tree):
+    """Return the tensors in a pytree."""
     return [x for x in tree_leaves(tree) if isinstance(x, torch.Tensor)]
 
 
 def reverse(function, x, more):
+    """Return first derivatives by reverse mode; compute second ones, too."""
     outputs = [y.abs().sum() for y in tensors(function(x)) if y.requires_grad]
     inputs = [y for y in tensors((x, more)) if y.requires_grad]
     if not outputs or not inputs:
@@ -155,11 +157,13 @@ def reverse(function, x, more):
 
 
 def forward(function, x, more):
+    """Return the function's value and its tangent by ``torch.func.jvp``."""
     x = x.detach()
     return tensors(torch.func.jvp(function, (x,), (torch.ones_like(x),)))
 
 
 def dual(function, x, more):
+    """Return tangents by dual numbers."""
     from torch.autograd import forward_ad
 
     with forward_ad.dual_level():
@@ -169,12 +173,14 @@ def dual(function, x, more):
 
 
 def batched(function, x, more):
+    """Return the function's values under ``torch.func.vmap``."""
     x = x.detach()
     return tensors(torch.func.vmap(function, randomness="different")(torch.stack([x, x])))
 
 
 @pytest.fixture(scope="module")
 def worker():
+    """Yield a started worker, and stop it after the tests."""
     one = Worker(work)
     one.start()
     yield one

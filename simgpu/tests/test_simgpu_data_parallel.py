@@ -14,6 +14,7 @@ import simgpu
 
 @pytest.fixture(autouse=True)
 def without_warnings(two_devices):
+    """Turn warnings into errors; afterwards enable one T4."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
@@ -21,12 +22,14 @@ def without_warnings(two_devices):
 
 
 def pair(*layers):
+    """Return a network on the CPU and its DataParallel copy on two devices."""
     torch.manual_seed(0)
     plain = nn.Sequential(*layers)
     return plain, nn.DataParallel(copy.deepcopy(plain).to("sim:0"), device_ids=[0, 1])
 
 
 def rows(n):
+    """Return n random input rows and targets."""
     generator = torch.Generator().manual_seed(1)
     return torch.randn(n, 16, generator=generator), torch.randn(n, 4, generator=generator)
 
@@ -97,6 +100,8 @@ def test_the_first_devices_statistics_are_kept_and_the_others_are_lost():
 
 
 class Named(nn.Module):
+    """A network that takes a dict and a keyword argument, records devices, and raises for three rows."""
+
     def __init__(self):
         super().__init__()
         self.layer = nn.Linear(16, 4)

@@ -27,9 +27,10 @@ def test_pages_of_20_and_2_mib_are_mapped_as_they_are_needed():
 
 
 def work_that_fails(allocator):
-    """Return in MiB the first request that does not fit, what was allocated then, and what was free.
+    """Allocate growing requests until one fails.
 
-    The program keeps of each request a result half as large.
+    Return in MiB that request, the allocated memory and the free memory. Of each request before, a block of
+    half the size stays allocated.
     """
     for mib in range(20, 100, 2):
         try:

@@ -13,6 +13,7 @@ from simgpu.cluster import collective_seconds
 
 @pytest.fixture
 def sim():
+    """Enable an A100 and yield its clock; afterwards enable a T4."""
     if problem := simgpu.unavailable_reason():
         pytest.fail(problem)
     simgpu.enable("A100")
@@ -20,8 +21,8 @@ def sim():
     simgpu.enable("T4")
 
 
-def asking(clock, call):
-    """The host's seconds for a call, and how often it launched."""
+def host_cost(clock, call):
+    """Return the host's modelled seconds for a call, and its number of launches; call it once before."""
     call()
     before = clock.host
     with simgpu.count() as counted:
@@ -44,9 +45,9 @@ def test_an_operator_costs_the_host_what_the_model_says(sim):
     x, w = torch.ones(8, 8, device="sim"), torch.ones(8, 8, device="sim")
     plain, library = sim.costs.dispatch, sim.costs.library
     launch = sim.profile.launch
-    assert asking(sim, lambda: x + w) == pytest.approx((plain + launch, 1))
-    assert asking(sim, lambda: x @ w) == pytest.approx((library + launch, 1))
-    assert asking(sim, lambda: x.view(4, 16)) == pytest.approx((sim.costs.view, 0))
+    assert host_cost(sim, lambda: x + w) == pytest.approx((plain + launch, 1))
+    assert host_cost(sim, lambda: x @ w) == pytest.approx((library + launch, 1))
+    assert host_cost(sim, lambda: x.view(4, 16)) == pytest.approx((sim.costs.view, 0))
     assert library > plain > sim.costs.view
 
 
@@ -57,7 +58,7 @@ def test_recording_for_autograd_costs_the_host_more(sim):
         with torch.no_grad():
             x.tanh()
 
-    recorded, bare = asking(sim, x.tanh)[0], asking(sim, without)[0]
+    recorded, bare = host_cost(sim, x.tanh)[0], host_cost(sim, without)[0]
     assert recorded - bare == pytest.approx(sim.costs.record)
 
 
@@ -67,7 +68,7 @@ def test_an_optimiser_that_takes_lists_costs_by_the_tensor(sim):
         optimizer = torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
         for parameter in parameters:
             parameter.grad = torch.ones(4, device="sim")
-        return asking(sim, optimizer.step)
+        return host_cost(sim, optimizer.step)
 
     few, many = step(10), step(110)
     assert few[1] == many[1]  # launches
@@ -93,9 +94,9 @@ def test_a_small_network_is_bound_by_the_host_and_a_large_one_is_not(sim):
 def test_one_small_call_takes_by_events_what_was_measured():
     """An addition 25 to 26 µs, layer norm 46, linear 53 to 55: NeuSight, training part, T4 and A100."""
     card = profiles.load("A100")
-    assert host.between_events(2e-6, card) == pytest.approx(25.5e-6, rel=0.05)
-    assert host.between_events(4e-6, card, library=True) == pytest.approx(46.5e-6, rel=0.05)
-    linear = host.between_events(5e-6, card, library=True, views=3)
+    assert host.seconds_between_events(2e-6, card) == pytest.approx(25.5e-6, rel=0.05)
+    assert host.seconds_between_events(4e-6, card, library=True) == pytest.approx(46.5e-6, rel=0.05)
+    linear = host.seconds_between_events(5e-6, card, library=True, views=3)
     assert linear == pytest.approx(54e-6, rel=0.15)
 
 

@@ -8,23 +8,25 @@ import pytest
 import torch
 
 from simgpu import cost, latency, profiles
-from simgpu.cost import Product, Work
+from simgpu.cost import Gemm, Work
 
 aten = torch.ops.aten
 A100, T4 = profiles.load("A100"), profiles.load("T4")
 
 
 def of_product(*shape, unit="fp16", profile=A100, batched=False, plane=None, kind="product"):
-    """Seconds of a product: batch, rows, columns, depth."""
-    product = Product(*shape, batched, plane)
+    """Return the modelled seconds of a GEMM of shape (batch, rows, columns, depth)."""
+    product = Gemm(*shape, batched, plane)
     return latency.seconds(Work(1.0, 1.0, unit, kind, (product,)), profile)
 
 
 def work_of(op, *args):
+    """Run an operator, and return its `Work`."""
     return cost._work(op, args, {}, op(*args))
 
 
 def of_bytes(count, kind="stream", elements=1.0, profile=A100):
+    """Return the modelled seconds of a kernel that moves so many bytes, without ``kernel_floor``."""
     return latency.seconds(Work(elements, count, "fp32", kind), profile) - profile.kernel_floor
 
 
@@ -87,6 +89,7 @@ def test_rows_take_longer_than_elements_and_few_bytes_for_many_numbers_do_not_he
 
 
 def convolve(size, taps, stride=1, groups=1, profile=A100, dtype=torch.float32, channels=128):
+    """Return the `Work` of a convolution of 32 images with a ``taps`` x ``taps`` kernel."""
     x = torch.empty(32, channels, size, size, dtype=dtype, device="meta")
     w = torch.empty(channels, channels // groups, taps, taps, dtype=dtype, device="meta")
     args = (x, w, None, [stride] * 2, [taps // 2] * 2, [1, 1], False, [0, 0], groups)
@@ -121,6 +124,7 @@ def test_a_convolution_of_3_by_3_goes_in_waves_over_the_processors(card):
 
 
 def added(a, b, card=A100):
+    """Return the modelled seconds of an addition."""
     return latency.seconds(work_of(aten.add.Tensor, a, b), card)
 
 
@@ -151,7 +155,7 @@ def test_a_convolution_of_1_x_1_of_images_as_they_lie_is_a_product_of_each():
         return cost._work(aten.convolution.default, args, {}, out)._replace(unit="tf32")
 
     second, innermost = work(torch.contiguous_format), work(torch.channels_last)
-    assert second.per_image == (Product(32, 196, 256, 1024),) and innermost.per_image == ()
+    assert second.per_image == (Gemm(32, 196, 256, 1024),) and innermost.per_image == ()
     # 75 to 78 µs in a trace of an A100 (facebookresearch/HolisticTraceAnalysis)
     assert 60e-6 < latency.seconds(second, A100) < 90e-6
     assert latency.seconds(innermost, A100) < latency.seconds(second, A100) / 1.5

@@ -25,16 +25,18 @@ MIB = 2**20
 
 
 def rounded(nbytes):
+    """Return a size rounded up to 512 bytes, as the allocator rounds."""
     return -(-nbytes // 512) * 512
 
 
 def size_of(net):
+    """Return the bytes that a network's parameters and buffers take on a device."""
     return sum(rounded(tensor.nbytes) for tensor in [*net.parameters(), *net.buffers()])
 
 
 @pytest.fixture
 def small():
-    """Devices of 300 MB; what a test before still holds, a thread of it perhaps, is theirs to bear."""
+    """Enable two devices of 300 MB, after freeing what an earlier test left."""
     gc.unfreeze()
     gc.collect()
     simgpu.enable(devices=2, memory="300 MB")
@@ -430,6 +432,7 @@ def test_data_is_shuffled_on_the_cpu_so_with_a_generator_of_the_cpu(use):
 
 
 def saved_and_loaded(thing):
+    """Return an object after ``torch.save`` and ``torch.load``."""
     file = io.BytesIO()
     torch.save(thing, file)
     file.seek(0)
@@ -579,13 +582,15 @@ def test_counters():
 
 @pytest.fixture
 def one_thread():
+    """Let PyTorch compute on one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
 
 
-def resident():
+def resident_bytes():
+    """Return the resident memory of this process in bytes (Linux)."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -604,7 +609,7 @@ def test_ten_thousand_steps_leak_nothing(one_thread):
         opt.zero_grad()
         gc.collect()
         counted = os.path.exists("/proc/self/statm")
-        return torch.sim.memory_allocated(), len(gc.get_objects()), resident() if counted else 0
+        return torch.sim.memory_allocated(), len(gc.get_objects()), resident_bytes() if counted else 0
 
     steps(500)
     before = steps(1)
@@ -616,6 +621,7 @@ def test_ten_thousand_steps_leak_nothing(one_thread):
 
 
 def cnn(device):
+    """Return a function that runs a training step of a small CNN."""
     torch.manual_seed(0)
     net = nn.Sequential(
         *(nn.Conv2d(1, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)),
@@ -693,7 +699,7 @@ def test_other_dtypes_are_made_after_the_journey_where_nobody_waits(source):
 
 
 def _all_sorts(device):
-    """Operations that the device does, takes apart, or does in a way of its own."""
+    """Run operators with and without handlers of their own, forward and backward; return the loss."""
     torch.manual_seed(0)
     net = nn.Sequential(
         nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 8)

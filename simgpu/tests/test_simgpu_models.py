@@ -15,6 +15,7 @@ TITLE = "real models: a training step on the simulated device against the CPU's"
 
 
 def vit(**settings):
+    """Return the settings of a small vision transformer."""
     return {"img_size": 64, "depth": 2, "embed_dim": 48, "num_heads": 3, **settings}
 
 
@@ -115,6 +116,7 @@ TORCHVISION = {
 
 
 def library(name):
+    """Import a module, or skip the test."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -122,12 +124,14 @@ def library(name):
 
 
 def from_timm(name):
+    """Return a function that builds a timm model with its arguments."""
     make = library("timm").create_model
     size, settings = next((size, more) for size, more, names in TIMM if name in names.split())
     return lambda: (make(name, num_classes=10, **settings), (torch.randn(2, 3, size, size),), {})
 
 
 def from_transformers(name):
+    """Return a function that builds a transformers model with its arguments."""
     kind = getattr(library("transformers"), name)
     given, table = next((given, table) for given, table in TRANSFORMERS.items() if name in table)
     config = kind.config_class(**table[name])
@@ -135,6 +139,7 @@ def from_transformers(name):
 
 
 def from_torchvision(path):
+    """Return a function that builds a torchvision model with its arguments."""
     shape, settings = TORCHVISION[path]
     folder, _, name = f"torchvision.models.{path}".rpartition(".")
     make = getattr(library(folder), name)
@@ -157,7 +162,10 @@ MODELS += [(from_torchvision, path) for path in TORCHVISION]
 
 @pytest.fixture(autouse=True)
 def _pinned(two_devices, monkeypatch):
-    """One order of sums, on one thread; and layers to drop are drawn apart, as a GPU's host does."""
+    """Make results reproducible: one thread, and ``torch.rand([])`` from a generator of its own.
+
+    Stochastic depth draws with that call, on a GPU from the host's generator.
+    """
     rand, threads, host = torch.rand, torch.get_num_threads(), {"generator": torch.Generator()}
 
     def draw(*args, **kwargs):
@@ -170,15 +178,20 @@ def _pinned(two_devices, monkeypatch):
 
 
 def seed(*_):
+    """Seed PyTorch; takes any arguments, to be a hook."""
     torch.manual_seed(1)
 
 
 def to(device, tree):
+    """Return a pytree with its tensors detached, on a device."""
     return pytree.tree_map_only(Tensor, lambda x: x.detach().to(device), tree)
 
 
 def step(build, device):
-    """Build a model, move it, train a step; return how many parameters, and values by stage and name."""
+    """Build a model, move it, and train one step on a device.
+
+    Return the number of parameters, and the values by stage ("forward", "gradients", "weights") and name.
+    """
     seed()
     model, args, kwargs = build()
     args, kwargs = to(device, (args, kwargs))
@@ -198,7 +211,7 @@ def step(build, device):
 
 
 def differences(expected, found):
-    """Say by stage what is not the same, bit for bit."""
+    """Yield (stage, description) for each stage whose values are not equal bit for bit."""
     for stage, values in expected.items():
         assert values and values.keys() == found[stage].keys(), stage
         odd = [name for name, x in values.items() if not torch.equal(x, found[stage][name])]

@@ -142,6 +142,7 @@ def test_the_process_ends_quietly_with_tensors_alive():
 
 
 def _use_the_device(connection, device):
+    """Compute on the device in a child process, and send the result or the error message."""
     try:
         if device == "enable":
             device = simgpu.enable()
@@ -151,6 +152,7 @@ def _use_the_device(connection, device):
 
 
 def child(method, target, *arguments):
+    """Run ``target(connection, *arguments)`` in a child process, and return what it sends."""
     context = multiprocessing.get_context(method)
     parent_end, child_end = context.Pipe()
     process = context.Process(target=target, args=(child_end, *arguments))
@@ -162,6 +164,7 @@ def child(method, target, *arguments):
 
 
 def _needs_fork():
+    """Skip the test if this system cannot fork."""
     if "fork" not in multiprocessing.get_all_start_methods():
         skip("this system cannot fork", "2028-12-31")
 
@@ -178,6 +181,7 @@ def test_a_forked_child_gets_cudas_sentence():
 
 
 def _use_what_came_along(connection, x):
+    """Use an inherited device tensor in a child process; send "refused", "used" or another error."""
     for use in (lambda: x + 1, lambda: x.cpu(), lambda: x.sum().item(), lambda: x.to("sim:1")):
         try:
             use()
@@ -200,7 +204,7 @@ def test_a_spawned_child_has_a_device_of_its_own():
 
 
 class Squares(torch.utils.data.Dataset):
-    """Each worker adds its number's square, and says who it is."""
+    """A dataset whose items have a dict with the square of their index and the worker's process id."""
 
     def __len__(self):
         return 8
@@ -235,6 +239,8 @@ def test_a_data_loader_feeds_the_device(method):
 
 
 class OnTheDevice(Squares):
+    """A dataset that puts its items on the simulated device."""
+
     def __getitem__(self, i):
         return torch.tensor([float(i)]).to(SIM)
 

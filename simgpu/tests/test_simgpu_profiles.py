@@ -20,6 +20,7 @@ every_card = pytest.mark.parametrize("name", profiles.names())
 
 @pytest.fixture
 def as_before():
+    """Enable a T4 after each test."""
     yield
     simgpu.enable("T4")
 

@@ -20,6 +20,7 @@ CONV, LOSS = "_cudnn_convolution", "nll_loss_forward"
 
 
 def but_got(name, place, method, others="sim:0"):
+    """Return CUDA's error message for a tensor on the wrong device."""
     return (
         f"Expected all tensors to be on the same device, but got {name} is on {place}, different from "
         f"other tensors on {others} (when checking argument in method wrapper_SIM_{method})"
@@ -27,14 +28,17 @@ def but_got(name, place, method, others="sim:0"):
 
 
 def numbers(device=SIM):
+    """Return the numbers 0 to 11 as a (3, 4) tensor on a device."""
     return torch.arange(12.0).view(3, 4).to(device)
 
 
 def ones():
+    """Return a (3, 4) tensor of ones on the CPU."""
     return torch.ones(3, 4)
 
 
 def labels(device="cpu"):
+    """Return three class labels."""
     return torch.tensor([0, 1, 2], device=device)
 
 
@@ -233,7 +237,7 @@ def test_making_tensors_on_the_device():
 
 
 def scribble(b):
-    """Write through every kind of view."""
+    """Write into a tensor through every kind of view, and return it."""
     row = b[1]
     row += 1
     b.T[0].fill_(5)
@@ -351,6 +355,7 @@ def test_pickle():
 
 
 def saved(thing):
+    """Return a file object with what ``torch.save`` wrote, at its start."""
     file = io.BytesIO()
     torch.save(thing, file)
     file.seek(0)
@@ -417,7 +422,7 @@ def test_a_file_of_a_device_that_is_not_there():
 
 
 def hooked(device):
-    """Return what the hooks saw, and the input's gradient that one of them makes ten times larger."""
+    """Return the log of (hook, device), and the gradient of the input, which a hook multiplies by 10."""
     log = []
     torch.manual_seed(0)
     net = nn.Linear(2, 2)

@@ -19,6 +19,8 @@ SIM = "sim"
 
 
 class Recurrent(nn.Module):
+    """A classifier with a recurrent layer of the given class."""
+
     def __init__(self, kind):
         super().__init__()
         self.inner = kind(4, 6, 2, batch_first=True, bidirectional=True)
@@ -29,6 +31,8 @@ class Recurrent(nn.Module):
 
 
 class Attention(nn.Module):
+    """A classifier with a transformer layer and causal attention."""
+
     def __init__(self):
         super().__init__()
         self.inner = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
@@ -40,7 +44,7 @@ class Attention(nn.Module):
 
 
 class Pieces(nn.Module):
-    """A ParameterList, a ParameterDict and buffers, one of them not saved."""
+    """A network with a ParameterList, a ParameterDict and buffers, one of them not persistent."""
 
     def __init__(self):
         super().__init__()
@@ -75,18 +79,21 @@ NETS = {
 
 
 class Whole(nn.Module):
+    """Converts rows of floats to small non-negative integers."""
+
     def forward(self, x):
         return x.abs().mul(3).clamp(max=7).long()
 
 
 def batch(device):
+    """Return a fixed batch of inputs and labels on a device."""
     generator = torch.Generator().manual_seed(5)
     x = torch.randn(16, 4, generator=generator)
     return x.to(device), torch.randint(0, 3, (16,), generator=generator).to(device)
 
 
 def train(make, device, optimizer=torch.optim.SGD, steps=3, **settings):
-    """Return the network and the optimizer after some steps, and the losses."""
+    """Train for some steps on a device; return the network, the optimizer and the list of losses."""
     torch.manual_seed(0)
     net = make().to(device)
     x, y = batch(device)
@@ -113,12 +120,12 @@ def on_both(work):
 
 
 def all_equal(work):
-    """Whether work gives the same bits on the CPU and on the device."""
+    """Return whether ``work(device)`` gives the same bits on the CPU and on the device."""
     return all(map(torch.equal, *on_both(work)))
 
 
 def same(a, b, **tolerance):
-    """Whether two networks hold the same values."""
+    """Assert that two networks have the same values."""
     for name, value in b.state_dict().items():
         torch.testing.assert_close(value.cpu(), a.state_dict()[name].cpu(), **tolerance)
 
@@ -342,7 +349,7 @@ def test_parametrizations(name):
 
 
 def optimizers():
-    """Every optimizer of this PyTorch, each way it can be asked for."""
+    """Yield every optimizer class of this PyTorch with each of its implementations, as pytest params."""
     for name, kind in inspect.getmembers(torch.optim, inspect.isclass):
         if kind is not torch.optim.Optimizer and issubclass(kind, torch.optim.Optimizer):
             accepted = inspect.signature(kind).parameters
@@ -353,6 +360,7 @@ def optimizers():
 
 
 def net_for(kind):
+    """Return a network that an optimizer class can train."""
     if kind is torch.optim.SparseAdam:
         return nn.Sequential(Whole(), nn.Flatten(), nn.EmbeddingBag(8, 3, sparse=True, mode="sum"))
     if kind.__name__ == "Muon":  # only for matrices

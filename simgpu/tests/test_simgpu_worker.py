@@ -122,7 +122,7 @@ def test_what_ends_the_process_or_does_not_travel_is_said_and_the_next_call_work
 
         for function in (lambda: os._exit(3), lambda: lock.locked(), lambda: (x for x in ()), lambda: 7):
             attempt(function)
-        worker.LIMIT = 1.0
+        worker.LIMIT_SECONDS = 1.0
         attempt(time.sleep, 60)
         """
     )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from simgpu import latency, profiles
 from simgpu.clock import Clock, HostClock
 from simgpu.cluster import collective_seconds
-from simgpu.host import between_events, issued
+from simgpu.host import eager_call_seconds, seconds_between_events
 from simgpu.profiles import Profile
 
 from . import operators, steps
@@ -93,11 +93,13 @@ def seconds_of(workload: Calls | Copy | Collective, profile: Profile, host: bool
     asked = asked_by(workload)
     seconds = sum(latency.seconds(work, profile) for work in asked.works)
     if workload.looped:
-        return max(seconds, issued(profile, asked.library, asked.views) if host else profile.launch)
+        return max(
+            seconds, eager_call_seconds(profile, asked.library, asked.views) if host else profile.launch
+        )
     if not host:
         return seconds
     of_call = {"library": asked.library, "views": asked.views}
-    return between_events(seconds, profile, **of_call, factor=HOST)
+    return seconds_between_events(seconds, profile, **of_call, factor=HOST)
 
 
 def hold(row: Row) -> Found | LeftOut:
