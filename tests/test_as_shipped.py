@@ -33,7 +33,7 @@ def test_lesson_runs_as_shipped_and_each_answer_in_its_place(lesson, tmp_path, r
     """One run for both: not seen is what an answer does to cells that do not name it (test_solved.py)."""
     exercises = exercises_of(lesson.id)
     shipped = nbformat.read(NOTEBOOKS / lesson.file, as_version=4)
-    expected = outputs.stored(load_course(), lesson)
+    expected = outputs.load_expected(load_course(), lesson)
     nb = tried_and_solved(outputs.with_expected(shipped, expected), exercises)
     path = tmp_path / lesson.file
     nbformat.write(nb, path)

@@ -102,7 +102,7 @@ def test_a_chinese_page_leads_to_chinese_pages_and_else_to_english_ones(at, targ
 
 
 def test_the_chinese_pages_are_laid_out_whole(tmp_path):
-    site.lay_out(COURSE, {}, tmp_path / "zh", "zh")
+    site.write_sphinx_source(COURSE, {}, tmp_path / "zh", "zh")
     index = (tmp_path / "zh" / "index.md").read_text(encoding="utf-8")
     assert "@" not in re.sub(r"`[^`]*`", "", index) and "git clone" in index
     named = re.findall(r"(?m)^[\w/]+\.md$", index)
@@ -191,7 +191,7 @@ def small(tmp_path, monkeypatch):
 
     facts = dict(RUN)
     monkeypatch.setattr(copies, "executed", run)
-    monkeypatch.setattr(copies, "facts", lambda device="": {**facts, "device": device or "best"})
+    monkeypatch.setattr(copies, "machine_facts", lambda device="": {**facts, "device": device or "best"})
     kept = tmp_path / "kept"
 
     def call(device=""):

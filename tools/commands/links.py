@@ -40,7 +40,7 @@ def main(args: argparse.Namespace) -> int:
         python = bootstrap.prepare("test")
         return bootstrap.hand_over([str(python), "-m", "course_utils", *sys.argv[1:]])
     from course_utils.course import load_course
-    from tools.authoring.home import home
+    from tools.authoring.home import origin_repository
     from tools.authoring.links import link_problems
 
     try:
@@ -53,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
             return 1 if problems else 0
         repository, branch = args.repo, course.branch
         if not (repository or args.none):
-            repository, branch = home(course.path.parent.parent, branch)
+            repository, branch = origin_repository(course.path.parent.parent, branch)
         return move(course, repository, args.branch or branch)
     except ValueError as error:
         return fail(error, 1)
@@ -69,10 +69,10 @@ def move(
     from course_utils import exercises, files
     from course_utils.course import load_course
     from tools.authoring.cells import site
-    from tools.authoring.links import moved
+    from tools.authoring.links import texts_with_repository
     from tools.commands import notebooks
 
-    for path, text in moved(course, repository, branch).items():
+    for path, text in texts_with_repository(course, repository, branch).items():
         files.write(path, text)
         print(f"{path.name}: {repository or 'no repository'}, branch {branch}")
     status = notebooks.fix(load_course(course.path), (), exercises_of or exercises.lesson)

@@ -15,7 +15,7 @@ from course_utils.stubs import AuthoringError
 from tools.authoring import claims, fidelity, guide, outputs
 from tools.authoring.form import FIX, Problem, read
 from tools.authoring.lesson import expected_outputs, review
-from tools.authoring.pages import Generated, pages_of
+from tools.authoring.pages import Generated, generated_pages
 from tools.commands import fail
 
 NEEDS = ("nbformat", "nbclient", "ruff", "tqdm", "yaml")
@@ -108,7 +108,7 @@ def run(course: Course, files: Iterable[str] = ()) -> int:
             failed += 1
             print(f"{lesson.file}: {error}; its stored outputs are unchanged")
             continue
-        state = "written" if outputs.store(course, lesson, printed) else "unchanged"
+        state = "written" if outputs.save_expected(course, lesson, printed) else "unchanged"
         minutes = (time.monotonic() - start) / 60
         ran = sum(cell.cell_type == "code" for cell in nb.cells)
         print(f"{lesson.file}: {ran} code cells in {minutes:.2f} min, {len(printed)} outputs kept, {state}")
@@ -120,7 +120,7 @@ def stale_files(course: Course) -> tuple[list[Generated], list[Problem]]:
     root = course.path.parent.parent
     notes = Generated(guide.PAGE, lambda: guide.render(course, (root / guide.PAGE).read_text("utf-8")))
     stale, problems = [], []
-    for file in [*pages_of(course), *claims.GENERATED, *fidelity.GENERATED, notes]:
+    for file in [*generated_pages(course), *claims.GENERATED, *fidelity.GENERATED, notes]:
         try:
             if file.is_stale(root):
                 stale.append(file)

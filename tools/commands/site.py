@@ -102,7 +102,7 @@ def build(course: Course, copies: Mapping[str, NotebookNode], output: Path, *, v
         Whether to visit addresses outside the site.
     """
     from tools.authoring.sheets import add_sheets
-    from tools.authoring.site import lay_out
+    from tools.authoring.site import write_sphinx_source
 
     editions: dict[str, dict[str, NotebookNode]] = {}
     for path, nb in copies.items():
@@ -114,7 +114,7 @@ def build(course: Course, copies: Mapping[str, NotebookNode], output: Path, *, v
         for language, lessons in editions.items():
             source = Path(scratch) / language
             source.mkdir()
-            lay_out(course, lessons, source, language)
+            write_sphinx_source(course, lessons, source, language)
             problems += add_sheets(ROOT, source, language)
         for language in editions:  # each links its pages to those of the others
             source, below = Path(scratch) / language, "" if language == "en" else language
@@ -130,9 +130,9 @@ def build(course: Course, copies: Mapping[str, NotebookNode], output: Path, *, v
 
 def print_sheets(folder: Path) -> int:
     """Print every sheet into a folder; 1 where one cannot be printed."""
-    from tools.authoring.sheets import NO_BROWSER, SHEETS, browser, print_sheet
+    from tools.authoring.sheets import NO_BROWSER, SHEETS, find_browser, print_sheet
 
-    if browser() is None:
+    if find_browser() is None:
         return fail(f"{NO_BROWSER}: nothing is printed.", 1)
     problems = []
     for page in SHEETS:
