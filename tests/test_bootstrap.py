@@ -769,7 +769,7 @@ def test_what_changed_chooses_the_tests(tmp_path):
     write("course_lessons/lesson01/speedup.py", '"""Speed-up."""\n\nEXERCISE = None\n')
     write("course_lessons/lesson01/drawings.py")  # no exercise: it would choose no test
     write("notebooks/09_last.ipynb")
-    files, ids = changed.tests_of(tmp_path, changed.changed_files(tmp_path))
+    files, ids = changed.select_tests(tmp_path, changed.changed_files(tmp_path))
     assert ids == ["01.speedup"]
     assert files == [
         f"{changed.LESSON}[09]",

@@ -89,7 +89,7 @@ def test_the_page_the_picture_and_the_ranges_follow_from_the_table():
 def test_another_table_makes_another_page(monkeypatch):
     slower = [p._replace(modelled=2 * p.modelled) for p in fidelity.read_pairs()]
     before = fidelity.page()
-    monkeypatch.setattr(fidelity, "pairs", lambda *path: slower)
+    monkeypatch.setattr(fidelity, "read_pairs", lambda *path: slower)
     assert fidelity.page() != before and fidelity.spread(slower)["all"]["network"]["high"] < 1
 
 

@@ -43,7 +43,7 @@ def test_the_code_is_the_same_but_for_texts_and_comments(language, lesson):
     pairs = [pair for pair in pairs if "generated" not in pair[0].metadata.get("tags", ())]
     known = catalogues.translations(language, f"notebooks/{lesson.file.removesuffix('.ipynb')}")
     for mine, theirs in pairs:
-        trees = [ast.parse(code.plain(cell.source)) for cell in (mine, theirs)]
+        trees = [ast.parse(code.without_magics(cell.source)) for cell in (mine, theirs)]
         shown = [{ast.dump(_bare(value.value)) for value in _values(tree)} for tree in trees]
         assert shown[0] <= shown[1], "a value that the English doesn't show"
         compared = cell_texts.compared(trees[0])
@@ -81,7 +81,7 @@ def _programs() -> list[ast.Module]:
     sources = [path.read_text(encoding="utf-8") for path in PROGRAMS if "tools" not in path.parts]
     for lesson in LESSONS:
         cells = code_cells(nbformat.read(NOTEBOOKS / lesson.file, 4))
-        sources += [code.plain(cell.source) for cell in cells]
+        sources += [code.without_magics(cell.source) for cell in cells]
     return [ast.parse(source) for source in sources]
 
 

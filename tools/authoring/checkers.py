@@ -143,7 +143,7 @@ def _mutants(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _pairs(wrong: list[tuple[str, Any]]) -> Iterator[tuple[tuple[str, str], Any]]:
-    """Yield two diagnoses and an answer with both faults, for known edits of one function in separate places."""
+    """Yield two diagnoses and an answer with both faults, for edits of one function in separate places."""
     edits = [(name, answer.edits) for name, answer in wrong if hasattr(answer, "edits")]
     for (a, (one, first, names)), (b, (other, second, more)) in itertools.combinations(edits, 2):
         if a != b and one is other and not first.keys() & second.keys():

@@ -54,8 +54,8 @@ def machine_facts(device: str = "") -> dict[str, Any]:
 def executed_copy(course: Course, lesson: Lesson, folder: Path = KEPT, device: str = "") -> NotebookNode:
     """Return a lesson's notebook with outputs: the stored copy if lesson, code and machine are unchanged.
 
-    Otherwise the lesson is executed as shipped, its exercises unsolved, in an empty temporary folder, and the copy is
-    stored. ``metadata.course.run`` of the copy is the dict of `machine_facts`, and the cache key.
+    Otherwise the lesson is executed as shipped, its exercises unsolved, in an empty temporary folder, and the
+    copy is stored. ``metadata.course.run`` of the copy is the dict of `machine_facts`, with the cache key.
 
     Parameters
     ----------

@@ -43,9 +43,9 @@ def translated_path(path: str, language: str) -> str:
 def texts_with_repository(course: Course, repository: str | None, branch: str) -> dict[Path, str]:
     """Return the new text, by path, of each file that changes with the course's repository; write nothing.
 
-    These are course.yml, and the English notebooks and the Markdown pages that contain the present repository;
-    notebooks' links into it become relative. With None as ``repository`` (else ``owner/name``), it is cleared in
-    course.yml, and pages stay as they are. Generated cells and parts are updated by ``notebooks --fix``.
+    These are course.yml, and the English notebooks and Markdown pages that contain the present repository;
+    notebooks' links into it become relative. With None as ``repository`` (else ``owner/name``) it is cleared
+    in course.yml, and pages stay as they are. Generated cells and parts are updated by ``notebooks --fix``.
 
     Raises
     ------

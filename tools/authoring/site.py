@@ -140,8 +140,9 @@ def lesson_page(
 def page_text(course: Course, text: str, path: str, lessons: Collection[str], language: str = "en") -> str:
     """Return Markdown of the repository as Markdown of the site.
 
-    Comments are removed; badges, which are pictures from other sites, become buttons; a link to a page of the site
-    leads there, any other link into the repository to GitHub, or is removed while the course has no repository.
+    Comments are removed; badges, which are pictures from other sites, become buttons; a link to a page of the
+    site leads there, any other link into the repository to GitHub, or is removed while the course has no
+    repository.
 
     Parameters
     ----------
@@ -240,7 +241,7 @@ def handbook_pages(root: Path) -> list[str]:
 
 
 def _run_cell(run: Mapping[str, Any] | None, words: Mapping[str, str]) -> NotebookNode:
-    """Return the Markdown cell that says where and when a lesson ran; ``run`` is from `copies.machine_facts`."""
+    """Return the Markdown cell that says where and when a lesson ran; ``run``: see `copies.machine_facts`."""
     text = words["unknown"]
     if run is not None:
         where = run["cpu"] if run["device"] == run["cpu"] else words["on"].format(**run)

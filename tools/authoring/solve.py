@@ -73,7 +73,7 @@ def _repeated(cell: NotebookNode, source: str) -> NotebookNode:
 
 
 def _uses(cell: NotebookNode, stub: Stub) -> bool:
-    """Return whether a cell reads the learner's answer other than by ``or_reference``, which works unsolved."""
+    """Return whether a cell reads the learner's answer; a use by ``or_reference`` does not count."""
     if cell.cell_type != "code":
         return False
     tree = ast.parse(TransformerManager().transform_cell(cell.source))

@@ -20,8 +20,8 @@ _HTML = re.compile(r"</?[a-zA-Z][^<>]*>")
 _VALUE = re.compile(r"\{\w*(?:![rsa])?(?::[^{}]*)?\}")
 _PLURAL = re.compile(r"(?<=[a-z}])\{\w+\}")
 _MARKS = [
-    (re.compile(pattern), said)
-    for pattern, said in (
+    (re.compile(pattern), message)
+    for pattern, message in (
         (
             rf"{_HAN}[A-Za-z0-9`]|[A-Za-z0-9`%]{_HAN}",
             "a space is missing between Chinese and Latin letters, digits or code",
@@ -39,14 +39,14 @@ _MARKS = [
 
 
 def _code(text: str) -> str:
-    """Return code without its comments, which are translated, and inline code as one line."""
+    """Return code for comparison: a block without comments, which are translated; inline code on one line."""
     if not text.startswith("```"):
         return " ".join(text.split())
     return re.sub(r"\s*(?<!\S)#.*$", "", text, flags=re.MULTILINE)
 
 
 def _bare(text: str) -> str:
-    """Return a text with code as one sign, without addresses and markup."""
+    """Return a text with each piece of code replaced by a backtick, without addresses and HTML."""
     return _HTML.sub("", _BREAK.sub("\n", _ADDRESS.sub("]", _CODE.sub("`", text))))
 
 
@@ -61,7 +61,7 @@ _SAME: dict[str, Callable[[str], Counter]] = {
 
 @cache
 def terms(path: Path) -> tuple[tuple[str, str, str], ...]:
-    """Return the term base of a language: the English, its word, and a word that it must not be."""
+    """Return a language's terminology as tuples: English term, its translation, a word to avoid."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.reader(file, delimiter="\t")
         next(rows)
@@ -69,7 +69,11 @@ def terms(path: Path) -> tuple[tuple[str, str, str], ...]:
 
 
 def problems(english: str, other: str, base: Path | None = None) -> list[str]:
-    """Return what is wrong with the translation of a text, a sentence each."""
+    """Return what is wrong with a text's translation, one sentence each.
+
+    Compared are placeholders, code, links, tags, numbers, spaces, emphasis and punctuation; ``base`` is the
+    path of the language's terminology.
+    """
     if not other.strip():
         return ["it is missing"]
     if other == english:
@@ -94,9 +98,9 @@ def problems(english: str, other: str, base: Path | None = None) -> list[str]:
     if english.count("**") != other.count("**"):
         found.append("it has not as many ** as the English")
     bare = _bare(other)
-    for pattern, said in _MARKS:
+    for pattern, message in _MARKS:
         if got := pattern.search(bare):
-            found.append(f"{said}: {got.group()!r}")
+            found.append(f"{message}: {got.group()!r}")
     for name, word, never in terms(base) if base else ():
         if never and never in other and re.search(rf"\b{re.escape(name)}", english, re.I):
             found.append(f"{name!r} is {word}, not {never}")

@@ -22,21 +22,20 @@ _ALT = re.compile(r"\b(?:alt|title)=\"([^\"]*)\"")
 
 
 def has_words(text: str) -> bool:
-    """Tell whether a piece has words outside code, addresses, pictures, formulas and markup."""
+    """Return whether a piece has words outside code, URLs, formulas and markup; alternative texts count."""
     return any(map(_WORDS.search, [_NOT_WORDS.sub(" ", text), *_ALT.findall(text)]))
 
 
 def rewrite(markdown: str, change: Callable[[str], str], leave: frozenset[str] = frozenset()) -> str:
-    """Return Markdown with each piece that has words handed to ``change``, and what that returns in its
-    place.
+    """Return Markdown with each piece that has words replaced by what ``change`` returns for it.
 
-    ``leave`` names generated parts (``<!-- NAME:begin -->`` to ``<!-- NAME:end -->``) that are not taken
-    apart.
+    ``leave`` names generated parts (``<!-- NAME:begin -->`` to ``<!-- NAME:end -->``) that stay unchanged.
     """
     done: list[str] = []
     held: list[str] = []
 
     def finish() -> None:
+        """Append the collected lines as one piece, changed."""
         if held:
             first, rest = held[0], held[1:]
             lead, text = _ITEM.fullmatch(first).groups() if _ITEM.fullmatch(first) else ("", first)
@@ -63,7 +62,7 @@ def rewrite(markdown: str, change: Callable[[str], str], leave: frozenset[str] =
             elif line.strip().startswith(fenced) or (fenced == "$$" and line.rstrip().endswith("$$")):
                 fenced = ""
                 if begun is not None:
-                    done[begun:] = code.comments("\n".join(done[begun:]), change).split("\n")
+                    done[begun:] = code.rewrite_comments("\n".join(done[begun:]), change).split("\n")
             done.append(line)
         elif not line.strip() or re.fullmatch(r"\s*(\|?[-:| ]+\||---+|<!--.*-->)\s*", line):
             finish()
@@ -87,7 +86,7 @@ def rewrite(markdown: str, change: Callable[[str], str], leave: frozenset[str] =
 
 
 def pieces(markdown: str, leave: frozenset[str] = frozenset()) -> list[str]:
-    """Return the pieces of a text that have words, in their order."""
+    """Return the pieces of Markdown that have words, in order; parts named in ``leave`` are left out."""
     found: list[str] = []
     rewrite(markdown, lambda piece: found.append(piece) or piece, leave)
     return found
