@@ -12,7 +12,7 @@ from course_utils.predictions import predict
 from course_utils.timing import Measurement
 from simgpu import profiles
 from tools.authoring import fidelity, site
-from tools.fidelity import hold, read
+from tools.fidelity import compare_row, read
 
 COURSE = load_course()
 
@@ -98,7 +98,7 @@ def test_the_table_is_of_this_model():
     for p in fidelity.read_pairs():
         known.setdefault((*p[:3], f"{p.measured:.4g}"), []).append(p.modelled)
     for row in read(fidelity.EVIDENCE / "operators.csv.gz")[::75]:
-        f = hold(row)
+        f = compare_row(row)
         listed = known[f.profile, f.meaning.kind, f.quantity, f"{f.measured:.4g}"]
         near = [value for value in listed if value == pytest.approx(f.modelled, rel=2e-3)]
         assert near, f"the model has changed: {fidelity.COMMAND}"
@@ -109,7 +109,7 @@ def test_our_own_gpu_is_on_the_page_and_in_no_range(tmp_path):
     fidelity.table.write(fidelity.RECORD, tmp_path / "points.csv")
     rows = [row for row in read(tmp_path / "points.csv") if row.workload.startswith("call:")]
     listed = [p[3:] for p in ours]
-    for f in map(hold, rows[::4]):
+    for f in map(compare_row, rows[::4]):
         assert pytest.approx((f.measured, f.modelled), rel=2e-3) in listed, fidelity.COMMAND
     at = fidelity.page().partition("no part in it\n")[2].partition("*Furthest*")[0]
     assert {f"| `{p.kind}` | " for p in ours} <= {line[: line.find(" | ") + 3] for line in at.splitlines()}

@@ -24,7 +24,7 @@ import torch
 from course_utils import files
 from simgpu import profiles
 from tools.authoring.pages import Generated, digest_mark
-from tools.fidelity import Found, hold, read
+from tools.fidelity import Comparison, compare_row, read
 from tools.fidelity.report import NEAR
 from tools.records import table
 
@@ -65,11 +65,11 @@ class Pair(NamedTuple):
 
 def main() -> None:
     """Model the evidence, and write everything that follows from it."""
-    held = [hold(row) for name in FILES for row in read(EVIDENCE / name)]
+    outcomes = [compare_row(row) for name in FILES for row in read(EVIDENCE / name)]
     write_pairs(
         Pair(f.profile, f.meaning.kind, f.quantity, f.measured, f.modelled)
-        for f in held
-        if isinstance(f, Found)
+        for f in outcomes
+        if isinstance(f, Comparison)
     )
     write_pairs(held_out(), OURS)
     commit = ["git", "describe", "--always", "--dirty"]
@@ -93,7 +93,7 @@ def held_out() -> list[Pair]:
     with TemporaryDirectory() as folder:
         points = Path(folder) / "points.csv"
         table.write(RECORD, points)
-        found = [f for f in map(hold, read(points)) if isinstance(f, Found)]
+        found = [f for f in map(compare_row, read(points)) if isinstance(f, Comparison)]
     names = {workload: name for name, (workload, _) in table.ROWS.items()}
     names["step:resnet50"] = "resnet50_step"
     return [

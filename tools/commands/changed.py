@@ -39,9 +39,9 @@ def _git(root: Path, *words: str) -> list[str]:
 def select_tests(root: Path, files: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the tests to run for changed files: arguments for pytest, and exercise ids for its ``-k``.
 
-    A test is selected by the path of a changed file, or if it is in tests/ and imports a changed module itself.
-    An id is as "01.speedup"; if a lesson's checking.py changed it is "01.", which matches all exercises of
-    the lesson. Tests that do not exist are left out.
+    A test is selected by the path of a changed file, or if it is in tests/ and imports a changed module
+    itself. An id is as "01.speedup"; if a lesson's checking.py changed it is "01.", which matches all
+    exercises of the lesson. Tests that do not exist are left out.
 
     Parameters
     ----------

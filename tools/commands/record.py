@@ -211,7 +211,7 @@ def _check(paths: Sequence[Path]) -> int:
 
 
 def _unknown_experiments(path: Path) -> list[str]:
-    """Return a sentence for each experiment in a valid file that this copy lacks, or whose parameters it lacks."""
+    """Return a sentence for each experiment, or its parameters, in a valid file that this copy lacks."""
     from course_utils import evidence
     from tools.records.experiments import REGISTRY
 

@@ -12,7 +12,7 @@
 ==================================== =====================================================================
 """
 
-from .compare import Found, LeftOut, hold
+from .compare import Comparison, LeftOut, compare_row
 from .table import Row, Unreadable, read, without_repeats
 
-__all__ = ["Found", "LeftOut", "Row", "Unreadable", "hold", "read", "without_repeats"]
+__all__ = ["Comparison", "LeftOut", "Row", "Unreadable", "compare_row", "read", "without_repeats"]

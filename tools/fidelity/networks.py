@@ -50,8 +50,8 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
 """A network's name and what makes it; the options it takes are those of its maker."""
 
 
-def input_of(step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the shapes of a step's batch and of the labels it is trained with."""
+def input_shapes(step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the shapes of a step's input batch and of its labels."""
     batch, size, options = step.batch, step.size, dict(step.options)
     if step.network.startswith("bert"):
         width = NETWORKS[step.network].args[0].width
@@ -63,14 +63,14 @@ def input_of(step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (batch, 3, size, size), (batch,)
 
 
-def loss_of(step: Step, scores: Tensor, wanted: Tensor) -> Tensor:
-    """Return the loss that a step's network is trained with."""
+def loss_of(step: Step, scores: Tensor, targets: Tensor) -> Tensor:
+    """Return the loss (a scalar) of a step's network for its scores and labels: the cross entropy, or their sum."""
     if step.loss == "sum":
         return scores.sum()
     if scores.dim() == 2:
-        return F.cross_entropy(scores, wanted)
+        return F.cross_entropy(scores, targets)
     if dict(step.options).get("head") == "span":  # the first and the last word of an answer
         first, last = scores.unbind(-1)
-        at = wanted.view(2, -1)
-        return (F.cross_entropy(first, at[0]) + F.cross_entropy(last, at[1])) / 2
-    return F.cross_entropy(scores.flatten(0, 1), wanted)
+        positions = targets.view(2, -1)
+        return (F.cross_entropy(first, positions[0]) + F.cross_entropy(last, positions[1])) / 2
+    return F.cross_entropy(scores.flatten(0, 1), targets)

@@ -21,9 +21,10 @@ REPEATS = 20
 
 
 def _first_and_later(work: Work, device: torch.device) -> Mapping[str, Samples]:
-    """Return how long the first call takes, and how long those after the second."""
+    """Return the seconds of the first call, and of the calls after the second."""
 
     def call() -> float:
+        """Return the seconds of one call."""
         synchronize(device)
         start = perf_counter()
         work()
@@ -69,7 +70,7 @@ def cudnn_benchmark(device: torch.device, batch: int, benchmark: bool) -> Mappin
 
 
 def gelu_by_hand(x: Tensor) -> Tensor:
-    """Return GELU as written in a paper: nine operations, each of which reads and writes everything."""
+    """Return GELU's tanh approximation in nine operations, each of which reads and writes the whole tensor."""
     return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
 
 
@@ -118,13 +119,13 @@ def make_step(
     pieces: int,
     times: int,
 ) -> Work:
-    """Return one training step of an MLP on random data.
+    """Return a function that does one training step of an MLP on random data.
 
-    ``sizes`` are inputs, hidden layers and classes. The host is busy for ``load`` seconds with the data of
-    each step, and may ``ask`` for the norm of each gradient. GELU is nine small operations ``by_hand``,
-    else PyTorch's own; ``update`` are options of AdamW; ``half`` is bfloat16 where there are units for it,
-    else float16. The gradients of ``pieces`` of the batch are accumulated; ``times`` makes the batch
-    larger, and the loading.
+    ``sizes`` are inputs, hidden layers and classes. The host is busy for ``load`` seconds before each step,
+    in place of loading, and with ``ask`` reads the norm of each gradient. GELU is nine small operations with
+    ``by_hand``, else PyTorch's own; ``update`` are options of AdamW; ``half`` is autocast to bfloat16 if
+    supported, else float16. Gradients are accumulated over ``pieces`` of the batch; ``times`` multiplies the
+    batch and the load.
     """
     net = Mlp(sizes, gelu_by_hand if by_hand else nn.GELU(approximate="tanh")).to(device)
     optimizer = torch.optim.AdamW(net.parameters(), **update)
@@ -184,11 +185,10 @@ STEP_CHANGES: Mapping[str, Mapping[str, Any]] = {
 def loop_step(device: torch.device, loop: str, change: str) -> Work:
     """Train one of five small loops for a step, with one thing changed.
 
-    The baseline of *fewer kernels* updates tensor by tensor.
+    The loops ``launch`` and ``memory``, which *fewer kernels* changes, have AdamW with ``foreach=False``.
 
     Claimed: mixed precision makes training 30 to 50 % faster, loading 20 to 40 % (seed "PyTorch
-    GPU加速训练核心技术指南", part 8).
-    Refuted by: a change that helps each of the five loops by as much.
+    GPU加速训练核心技术指南", part 8). Refuted by: a change that helps each of the five loops by as much.
     """
     return make_step(device, **{**STEPS[loop], **STEP_CHANGES[change]})
 

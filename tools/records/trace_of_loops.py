@@ -18,7 +18,7 @@ from .lesson07 import LOOPS, make_step
 
 
 def record(path: str | Path, steps: int = 2) -> None:
-    """Write a trace of some steps of each loop on a simulated T4: compressed JSON, as Perfetto reads it."""
+    """Write a Chrome trace, gzipped JSON, of ``steps`` steps of each loop on a simulated T4."""
     device = simgpu.enable("T4")
     events: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
