@@ -120,7 +120,7 @@ _number = itertools.count()
 
 @pytest.fixture(autouse=True)
 def _own_progress(request, monkeypatch, tmp_path_factory):
-    """Set ``COURSE_PROGRESS`` to a file of the test's own; a folder for each would take longer than most tests."""
+    """Set ``COURSE_PROGRESS`` to a file of the test's own; a folder for each would take too long."""
     if "tmp_path" in request.fixturenames:
         folder = request.getfixturevalue("tmp_path")
         name = "progress.jsonl"

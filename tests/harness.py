@@ -90,7 +90,7 @@ def git(folder: Path, *words: object) -> str:
 
 
 def working_copy(folder: Path) -> Path:
-    """Copy the working tree, uncommitted and new files too, to ``folder`` as a git repository with one commit."""
+    """Copy the working tree, with uncommitted and new files, to ``folder`` as a git repository."""
     for name in filter(None, git(ROOT, "ls-files", "-co", "--exclude-standard", "-z").split("\0")):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -213,7 +213,7 @@ def executed_problems(nb: NotebookNode, least: int = 10) -> Iterator[str]:
 
 
 def _output_problem(output: NotebookNode) -> str | None:
-    """Return what is wrong with an output: an error, stderr, a picture without alternative text; None if nothing."""
+    """Return what is wrong with an output, such as an error or a picture without alt text, or None."""
     if output.output_type == "error":
         return f"raised {output.ename}: {output.evalue}"
     if output.output_type == "stream":

@@ -32,7 +32,7 @@ class Standing:
 
     @property
     def mark(self) -> str:
-        """``✓`` right at once, ``✓3`` at the third try, ``4?`` not yet after four, ``2!`` an error after two."""
+        """``✓`` right at once, ``✓3`` at the third try, ``4?`` not yet after four, ``2!`` error after two."""
         if self.outcome == "right":
             return "✓" if self.tries == 1 else f"✓{self.tries}"
         return f"{self.tries}{'?' if self.outcome == 'not_yet' else '!'}"

@@ -90,7 +90,7 @@ HOST = 1.0
 
 
 def seconds_of(workload: Calls | Copy | Collective, profile: Profile, host: bool = False) -> float:
-    """Return the modelled seconds on the device; with ``host``, those of an eager call including the host's work."""
+    """Return the modelled seconds on the device; with ``host``, of an eager call with the host's work."""
     if isinstance(workload, Copy):
         clock = Clock(0, profile, HostClock())
         return clock.copy_seconds(workload.direction, workload.bytes, workload.pinned)

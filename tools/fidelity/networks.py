@@ -64,7 +64,7 @@ def input_shapes(step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def loss_of(step: Step, scores: Tensor, targets: Tensor) -> Tensor:
-    """Return the loss (a scalar) of a step's network for its scores and labels: the cross entropy, or their sum."""
+    """Return the scalar loss of a step's network: cross entropy of the scores, or the sum of the scores."""
     if step.loss == "sum":
         return scores.sum()
     if scores.dim() == 2:

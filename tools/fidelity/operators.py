@@ -38,7 +38,7 @@ class _WorkRecorder(TorchDispatchMode):
 
 
 class CallKernels(NamedTuple):
-    """The kernels of a call, whether a library provides one of them, and the number of operators without one."""
+    """A call's kernels, whether a library provides one of them, and the number of operators without one."""
 
     works: tuple[cost.Work, ...]
     library: bool
@@ -103,7 +103,7 @@ _KINDS |= {"softmax": "softmax", "attention": "attention"}
 
 
 def _call(row: Row, name: str, *sizes: int, kind: str = "", **more: Any) -> Reading:
-    """Return the reading of a row that timed one operator; ``more`` are fields of `Reading`, and ``looped``."""
+    """Return the reading of a row of one operator; ``more`` are fields of `Reading`, and ``looped``."""
     calls = Calls(name, sizes, dtype_of(row), row.dtype.lower() == "tf32", more.pop("looped", False))
     return Reading(kind or _KINDS.get(name, "elementwise"), calls, **more)
 
@@ -130,7 +130,7 @@ _VOCABULARY = {"Llama-2": 32_000, "Llama-3": 128_256, "phi-2": 51_200}
 
 
 def layer(row: Row) -> Reading:
-    """Vidur: an operator of a language model's layer on one of ``tp`` cards, from a profiler, without the host."""
+    """Vidur: an operator of a language model's layer on one of ``tp`` cards, profiled, without the host."""
     op = row.workload.removeprefix("op:")
     width, ffn, heads, kv, tokens, tp = field(row, "d ffn heads kv tokens tp")
     gated, head = "gated=True" in row.params, width // heads

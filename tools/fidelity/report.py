@@ -58,7 +58,7 @@ def groups(compared: Iterable[Comparison]) -> list[Group]:
 
 
 def worst(compared: Iterable[Comparison], count: int) -> list[Comparison]:
-    """Return the ``count`` rows with the largest factor between modelled and measured, in either direction."""
+    """Return the ``count`` rows with the largest factor between modelled and measured, either way."""
     return sorted(compared, key=lambda each: max(each.ratio, 1 / each.ratio), reverse=True)[:count]
 
 

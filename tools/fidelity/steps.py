@@ -16,7 +16,13 @@ SEVERAL = "several cards shared the work"
 
 
 def _reading(step: Step, kind: str = "", **more: Any) -> Reading:
-    """Return the reading of a network's step; ``more`` are fields of `Reading`. Unsupported for another network."""
+    """Return the reading of a network's step; ``more`` are fields of `Reading`.
+
+    Raises
+    ------
+    Unsupported
+        If the network is not in `NETWORKS`.
+    """
     if step.network not in NETWORKS:
         raise Unsupported("the network is not known here")
     return Reading(f"network: {kind or ('inference' if step.mode == 'infer' else 'training')}", step, **more)
@@ -157,7 +163,7 @@ def hugging_face(row: Row) -> Reading:
 
 
 def faster_transformer(row: Row) -> Reading:
-    """FasterTransformer: BERT's layers alone in TorchScript, whose fusion of small operations is not modelled."""
+    """FasterTransformer: BERT's layers alone in TorchScript, whose operator fusion is not modelled."""
     if "TorchScript" not in row.workload:
         raise Unsupported("its kernels are not PyTorch's")
     options = (("head", ""), ("embedded", False))

@@ -26,7 +26,7 @@ OPERATORS = ("op", "device", "dims", "latency_ms")
 
 
 class Row(NamedTuple):
-    """One measured value as its file states it: workload, parameters, hardware, dtype, metric, unit and source."""
+    """One measured value as its file states it: workload, parameters, hardware, dtype, metric and unit."""
 
     file: str
     line: int

@@ -93,7 +93,7 @@ def _mlp(shape: Shape, by_hand: bool = False) -> nn.Sequential:
 
 
 class Layer(nn.Module):
-    """A pre-norm transformer layer, as in ViT and GPT-2; ``by_hand``: norms and GELU of separate operators."""
+    """A pre-norm transformer layer, as in ViT and GPT-2; ``by_hand``: norms and GELU of several operators."""
 
     def __init__(self, shape: Shape, dropout=0.0, by_hand=False, **attention: bool) -> None:
         super().__init__()

@@ -31,7 +31,7 @@ class Copy(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """A collective (``all_reduce``, ``send_recv``, …) of ``bytes`` per rank among ``ranks`` of one machine."""
+    """A collective (``all_reduce``, ``send_recv``, …) of ``bytes`` per rank on ``ranks`` of one machine."""
 
     name: str
     bytes: int
@@ -102,7 +102,7 @@ class Reading(NamedTuple):
 
 @contextlib.contextmanager
 def tf32_allowed(matmul: bool, conv: bool) -> Iterator[None]:
-    """Within the context, allow or forbid TF32 in matrix products and in convolutions; restore the settings."""
+    """Within the context, allow or forbid TF32 in matrix products and convolutions; restore the settings."""
     new = hasattr(torch.backends.cudnn, "conv")  # the settings that newer releases keep
     name, values = ("fp32_precision", ("ieee", "tf32")) if new else ("allow_tf32", (False, True))
     modules = torch.backends.cuda.matmul, torch.backends.cudnn.conv if new else torch.backends.cudnn

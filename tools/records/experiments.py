@@ -313,7 +313,7 @@ def _measurement(point: Point, quantity: str, samples: Samples) -> Measurement:
 
 
 def _memory_module(device: torch.device) -> Any:
-    """Return the torch module that reports a device's peak memory, such as torch.cuda; None if it does not."""
+    """Return the module that reports a device's peak memory, such as torch.cuda; None if none does."""
     module = torch.get_device_module(device)
     names = ("reset_peak_memory_stats", "max_memory_allocated")
     return module if all(hasattr(module, name) for name in names) else None
@@ -329,7 +329,7 @@ def _empty_cache(device: torch.device) -> None:
 
 @contextlib.contextmanager
 def _restored_settings() -> Iterator[None]:
-    """Within the context, start with seed 0; afterwards restore the global settings an experiment may change."""
+    """Within the context, start with seed 0; afterwards restore the global settings that may change."""
     precision, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
     cudnn = torch.backends.cudnn
     benchmark, tf32, dtype = cudnn.benchmark, cudnn.allow_tf32, torch.get_default_dtype()

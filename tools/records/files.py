@@ -38,7 +38,10 @@ def working_devices() -> list[torch.device]:
 
 
 def machine(devices: Sequence[torch.device]) -> dict[str, Any]:
-    """Return a description of the machine: the last of the devices, its memory in bytes, driver, versions, CPU."""
+    """Return the description of the machine for a record; its device is the last of ``devices``.
+
+    The keys are device, memory (in bytes), driver, torch, cuda, os, cpu and cores.
+    """
     can = abilities(devices[-1])
     simulated = devices[-1].type == "sim"
     return {
@@ -117,7 +120,7 @@ class Record:
         self.write()
 
     def _changes_since(self, old: Mapping[str, Any]) -> str:
-        """Return what differs from the machine in the file, such as ``"torch 2.12.0 (now 2.13.0)"``; "" if nothing."""
+        """Return what differs from the machine ``old``, such as ``"torch 2.12.0 (now 2.13.0)"``, or ""."""
         new = self._description
         names = ["torch"]
         if not new["device"].startswith(SIMULATED):

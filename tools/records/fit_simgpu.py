@@ -132,7 +132,7 @@ class Model:
 
 
 def fit(model: Model, groups: dict, rounds: int, figures: Sequence[Figure] = FIGURES) -> None:
-    """Fit the model's parameters to the rows by coordinate descent, in place; print the loss of each round."""
+    """Fit the model's parameters to the rows by coordinate descent, in place; print each round's loss."""
     step = dict.fromkeys(figures, 0.2)
     for number in range(rounds):
         for figure in figures:

@@ -145,7 +145,9 @@ def lacks(device: torch.device, rung: str) -> str:
 
 
 def options_up_to(device: torch.device, rung: str) -> LoopOptions:
-    """Return the loop's options with every rung up to this one applied, except unsupported ones (see `lacks`).
+    """Return the loop's options with every rung up to ``rung`` applied, except unsupported ones.
+
+    What a device supports is said by `lacks`.
 
     Raises
     ------
@@ -314,7 +316,7 @@ def unit(options: LoopOptions, device: torch.device) -> str:
 
 
 def calibrated(step: Callable[[], object], device: torch.device, seconds: float = 0.5) -> Turn:
-    """Return a function that runs as many steps as take about ``seconds``, and returns the seconds per step."""
+    """Return a function that runs as many steps as fill ``seconds``, and returns the seconds per step."""
 
     def time_steps(steps: int) -> float:
         """Return the seconds that this many steps take."""

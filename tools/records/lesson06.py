@@ -34,7 +34,7 @@ MEANS = (
 
 
 class Block(nn.Module):
-    """The MLP half of a transformer block: layer norm, linear, activation, linear, and a residual connection."""
+    """The MLP half of a transformer block: layer norm, linear, activation, linear; with a residual."""
 
     def __init__(self, width: int, activation: nn.Module) -> None:
         super().__init__()

@@ -70,7 +70,7 @@ def cudnn_benchmark(device: torch.device, batch: int, benchmark: bool) -> Mappin
 
 
 def gelu_by_hand(x: Tensor) -> Tensor:
-    """Return GELU's tanh approximation in nine operations, each of which reads and writes the whole tensor."""
+    """Return GELU's tanh approximation in nine operations, each of which reads and writes everything."""
     return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
 
 
@@ -188,7 +188,8 @@ def loop_step(device: torch.device, loop: str, change: str) -> Work:
     The loops ``launch`` and ``memory``, which *fewer kernels* changes, have AdamW with ``foreach=False``.
 
     Claimed: mixed precision makes training 30 to 50 % faster, loading 20 to 40 % (seed "PyTorch
-    GPU加速训练核心技术指南", part 8). Refuted by: a change that helps each of the five loops by as much.
+    GPU加速训练核心技术指南", part 8).
+    Refuted by: a change that helps each of the five loops by as much.
     """
     return make_step(device, **{**STEPS[loop], **STEP_CHANGES[change]})
 

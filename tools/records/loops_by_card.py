@@ -32,5 +32,6 @@ if __name__ == "__main__":
             print(
                 f"  {name}  batch {batch:6,}  {called:15}  {1e3 * step_facts.seconds:5.2f} ms  "
                 f"busy {step_facts.busy:4.0%}  loading {step_facts.loading:4.0%}  "
-                f"waiting {step_facts.waiting:4.0%}  FLOP/s {step_facts.flop_share:4.0%}  bytes/s {step_facts.byte_share:4.0%}"
+                f"waiting {step_facts.waiting:4.0%}  FLOP/s {step_facts.flop_share:4.0%}  "
+                f"bytes/s {step_facts.byte_share:4.0%}"
             )

@@ -27,7 +27,7 @@ DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 def optional(name: str) -> ModuleType:
-    """Import and return an optional package; raise Unsuitable if that fails, as if built for another PyTorch."""
+    """Import and return an optional package; raise Unsuitable if it fails to load."""
     try:
         return importlib.import_module(name)
     except (ImportError, OSError, RuntimeError) as error:
@@ -45,7 +45,7 @@ def resnet50() -> nn.Module:
 
 
 def bert(size: str) -> nn.Module:
-    """Return transformers' BERT for classification into two classes; ``size`` is ``"base"`` or ``"large"``."""
+    """Return transformers' BERT for two classes, with random weights; ``size`` is "base" or "large"."""
     wide = {"hidden_size": 1024, "intermediate_size": 4096}
     wide |= {"num_hidden_layers": 24, "num_attention_heads": 16}
     transformers = optional("transformers")

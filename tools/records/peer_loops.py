@@ -29,7 +29,7 @@ WARM_UP, STEPS, BATCH, RATE, ROUNDS = 20, 600, 64, 5e-3, 5
 
 
 class Job:
-    """What a loop trains: model, one epoch of batches, optimiser and schedule; it calls ``tick`` after each step."""
+    """A loop's model, one epoch of batches, optimiser and schedule; it calls `tick` after each step."""
 
     def __init__(self, device: torch.device) -> None:
         generator = torch.Generator().manual_seed(0)
@@ -50,7 +50,7 @@ class Job:
         self.clock: list[float] = []
 
     def tick(self, *_: Any, **__: Any) -> None:
-        """Count a step, and read the clock after the warm-up and after the last step; arguments are ignored."""
+        """Count a step; read the clock after the warm-up and the last step; arguments are ignored."""
         self.steps += 1
         if self.steps in (WARM_UP, WARM_UP + STEPS):
             synchronize(self.device)

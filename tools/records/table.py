@@ -31,7 +31,7 @@ QUANTITIES = {"time": ("time", 1e3, "ms"), "peak memory": ("peak_memory", 1e-6, 
 
 
 def write(records: Path, table: Path) -> tuple[int, list[str]]:
-    """Write the results of a file of records as CSV; return the number of rows, and the experiments without one."""
+    """Write a record's results as CSV; return the number of rows, and the experiments without one."""
     results = evidence.read_records(records)
     rows = []
     for m in results:
