@@ -16,7 +16,7 @@ SECOND = 1000  # what playwright counts in
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start a headless Chromium; skip the test where there is none."""
+    """Start a headless Chromium; skip the test if none is installed."""
     found = find_browser()
     with sync_playwright() as p:
         if found is None and not os.path.exists(p.chromium.executable_path):

@@ -57,7 +57,7 @@ def test_lesson_runs_as_shipped_and_each_answer_in_its_place(lesson, tmp_path, r
 
 
 def _compared(source: str, output: str | None) -> nbformat.NotebookNode:
-    """A notebook of one compared cell; its lesson's file stores ``output`` on stdout, or nothing."""
+    """Return a notebook with one compared cell; ``output`` is its stored stdout, none if empty."""
     nb = notebook(source)
     nb.cells[0].metadata["tags"] = ["nbval-check-output"]
     stream = {"output_type": "stream", "name": "stdout", "text": output}

@@ -32,7 +32,7 @@ TOKEN = "ghp_secret"
 
 @pytest.fixture
 def clone(tmp_path, monkeypatch):
-    """Return a function that makes a clone with this remote."""
+    """Return a function that creates a clone with this remote ``origin``."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
 
@@ -112,7 +112,7 @@ def test_the_site_is_where_github_pages_puts_it():
 
 
 def generated(course):
-    """Every generated part and cell that depends on the name, as one text."""
+    """Return all generated parts and cells that depend on the repository's name, as one text."""
     own = ("header_cell", "setup_cell", "footer_cell")
     texts = [getattr(cells, name)(course, LESSON).source for name in own]
     parts = {part for page in pages.PAGES.values() for part in page.values()}

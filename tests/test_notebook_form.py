@@ -34,7 +34,7 @@ def exercises_of(lesson_id):
 
 @pytest.fixture
 def tiny(tmp_path):
-    """A course of one lesson that breaks no rule, free to be broken."""
+    """Return a course of one valid lesson that a test may change."""
     shutil.copytree(TINY, tmp_path / "course", ignore=shutil.ignore_patterns(".*"))
     return load_course(tmp_path / "course" / "notebooks" / "course.yml")
 
@@ -57,7 +57,7 @@ def problems_of(course):
 
 
 def broken(course, change, *parts):
-    """Change the notebook, see that the fault is named, and return what stands there now."""
+    """Change the notebook, assert that one problem contains all ``parts``, and return the notebook."""
     nb = load(course)
     change(nb)
     store(course, nb)
@@ -75,7 +75,7 @@ def place(nb, ident):
 
 
 def prose(nb):
-    """The sources of the hand-written cells."""
+    """Return the sources of the hand-written cells."""
     return [c.source for c in nb.cells if "generated" not in form.tags(c)]
 
 
@@ -341,7 +341,7 @@ def test_the_footer_leads_to_the_lessons_beside():
 
 
 def run_cell(source, folder, *, twice=False, path=""):
-    """Run a cell as IPython does, in a Python that has no course_utils but what it finds."""
+    """Run a cell in a Python whose only course_utils is what the cell finds."""
     probe = (
         "from IPython.core.interactiveshell import InteractiveShell\n"
         "import sys\n"
@@ -556,7 +556,7 @@ FIGURE = re.compile(r"\d ?(?:×|%|(?:[mµn]?s|min|hours|[KMGT]i?B|[\w-]+ a secon
 
 
 def unsourced(markdown):
-    """Return paragraphs with a published figure and no link to its source, and hidden remarks."""
+    """Return paragraphs with a published figure but no link to its source, and hidden remarks."""
     return [
         part
         for part in markdown.split("\n\n")

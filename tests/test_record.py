@@ -34,7 +34,7 @@ MACHINE_FIELDS = {"device", "memory", "driver", "torch", "cuda", "os", "cpu", "c
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch):
-    """Measure for a moment only: these tests judge the bookkeeping, not the numbers."""
+    """Shorten measurements: these tests check the bookkeeping, not the numbers."""
     monkeypatch.setattr(experiments, "measure", functools.partial(measure, min_seconds=0.001))
     monkeypatch.setattr(files, "working_devices", lambda: [CPU])
 
@@ -328,7 +328,7 @@ def test_check_says_what_is_wrong_with_a_colleagues_file(tmp_path, capsys):
 
 
 def held(path, capsys, card=None):
-    """What `tools.fidelity` says of a table, as if it were of a card."""
+    """Return the output of ``tools.fidelity`` for a table, as if measured on a card."""
     if card:
         text = path.read_text(encoding="utf-8").replace(files.cpu_name(), card)
         path.write_text(text.replace("Simulated NVIDIA T4", card), encoding="utf-8")
@@ -384,7 +384,7 @@ def test_every_row_of_the_table_is_understood(name):
 
 @pytest.fixture
 def sim(simulated, monkeypatch):
-    """A simulated device, switched on and asked for by name."""
+    """Return a simulated device, enabled and selected by name."""
     monkeypatch.setenv("COURSE_DEVICE", "sim")
     device = simgpu.enable()
     yield device

@@ -92,7 +92,7 @@ def test_the_block_for_several_gpus_trains_on_ranks(tmp_path, ranks):
 
 @pytest.fixture
 def site(tmp_path):
-    """A folder of pages as the site lays them out."""
+    """Return a folder with the source pages of the site."""
     (tmp_path / "handbook").mkdir()
     (tmp_path / CHEATSHEET).write_text("# Cheat sheet\n\nText.\n", encoding="utf-8")
     return tmp_path

@@ -72,7 +72,7 @@ def test_notebooks_and_pages_are_what_the_catalogues_make(language):
 
 
 def _titles():
-    """Return the names of all sections, of lessons, and of all exercises."""
+    """Return the titles of all sections, lessons and exercises."""
     found = {exercise.title for lesson in LESSONS for exercise in exercises_of(lesson.id)}
     for lesson in LESSONS:
         cells = nbformat.read(NOTEBOOKS / lesson.file, as_version=4).cells
@@ -145,7 +145,7 @@ def test_a_font_for_figures_has_every_sign_of_the_catalogues(language):
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """A course of one lesson and one module, translated, whose catalogues stand in a folder of their own."""
+    """Return a translated course of one lesson and one module, with catalogues in a folder of its own."""
     (tmp_path / "notebooks").mkdir()
     cells = [
         nbformat.v4.new_markdown_cell("## What is a batch?\n\nIt has 64 images.", id="prose"),

@@ -20,6 +20,7 @@ from course_utils.exercises.forms import ComparesToReference, as_tuple
 
 
 def _listed(exercise: Exercise, name: str) -> Mapping[str, Any]:
+    """Return the dict ``name`` (WRONG or RIGHT) of an exercise's file of answers; empty if there is none."""
     lesson, slug = exercise.id.split(".")
     if not (Path(__file__).parent / f"lesson{lesson}" / f"{slug}.py").exists():
         return {}
@@ -27,7 +28,7 @@ def _listed(exercise: Exercise, name: str) -> Mapping[str, Any]:
 
 
 def every_wrong(exercise: Exercise) -> list[tuple[str, Any]]:
-    """Return each known wrong answer after the diagnosis that it must get."""
+    """Return pairs of a diagnosis and a known wrong answer that must get it."""
     form = exercise.check_answer
     both = [form.known_mistakes] if isinstance(form, ComparesToReference) else []
     return [
@@ -39,15 +40,16 @@ def every_wrong(exercise: Exercise) -> list[tuple[str, Any]]:
 
 
 def wrong(exercise: Exercise) -> Mapping[str, Any]:
-    """Return, for each diagnosis that has one, an answer that must receive it."""
+    """Return one known wrong answer for each diagnosis that has any."""
     return dict(reversed(every_wrong(exercise)))
 
 
 def right(exercise: Exercise) -> Mapping[str, Any]:
-    """Return answers by other roads than the reference's, by a name."""
+    """Return right answers that are written differently from the reference, by name."""
     return {name: _answer(exercise, one) for name, one in _listed(exercise, "RIGHT").items()}
 
 
 def _answer(exercise: Exercise, known: Any) -> Any:
+    """Return a known answer, with a dict of edits applied to the reference."""
     is_edits = isinstance(known, dict) and not exercise.wants_value
     return edited(exercise.reference, known) if is_edits else known
