@@ -122,7 +122,9 @@ def test_resnet50_is_left_to_accelerators():
 
 
 def test_a_rung_is_measured_against_the_slow_script(monkeypatch):
-    monkeypatch.setattr(ladder, "turn", lambda network, parts, device: lambda: 1e-3 if parts.ask else 2.5e-4)
+    monkeypatch.setattr(
+        ladder, "make_turn", lambda network, options, device: lambda: 1e-3 if options.ask else 2.5e-4
+    )
     monkeypatch.setattr(lesson09, "best_flops", lambda device, unit: 1e11)
     found = found_for("ladder", network="tutorial", rung="no .item()")
     by_name = {m.quantity: m for m in found}

@@ -37,7 +37,7 @@ CELLS = [
 
 
 def run_cells(last: str) -> dict:
-    """Run the lesson's cells, without exercises, up to the first that contains ``last``; return their names."""
+    """Run the lesson's cells, but no exercises, to the first that contains ``last``; return their names."""
     names: dict = {"__name__": "lesson03_cells"}
     for cell in CELLS:
         exec(compile(cell.source, f"<cell {cell.id}>", "exec"), names)
