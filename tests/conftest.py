@@ -1,4 +1,4 @@
-"""What every test gets: the markers, and a progress file that is not the learner's."""
+"""Shared configuration of the tests: markers, distribution, and a progress file for each test."""
 
 import gc
 import itertools
@@ -41,11 +41,11 @@ LONGEST = (
     *("record", "cluster", "lesson06", "fidelity", "catch_up", "bundle", "notebook_form"),
     *("readme", "lesson07", "workshop", "home"),
 )
-"""The order of tests: first whole lessons, then files, the longest first. Where two workers share them, what
-comes last should be short, or one of them waits."""
+"""The order in which xdist's workers start tests: lessons, then files, the longest first, so that no worker
+has to wait at the end."""
 
 BY_LESSON = ("test_exercises.py", "test_as_shipped.py", "test_translated_lessons.py")
-"""Files whose tests the workers share lesson by lesson; of other files one worker gets all tests."""
+"""Files whose tests are distributed to workers by lesson; any other file goes to one worker as a whole."""
 
 
 @pytest.hookimpl(optionalhook=True)

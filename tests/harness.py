@@ -1,4 +1,4 @@
-"""What the notebook tests share: the lessons, a clean environment for kernels, running, reporting."""
+"""Helpers of the notebook tests: the lessons, a clean environment for kernels, running, reporting."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EACH_LESSON = [
     pytest.param(lesson, id=lesson.id, marks=[pytest.mark.serial] * (lesson.id in _ALONE))
     for lesson in LESSONS
 ]
-"""The lessons as parameters of a test."""
+"""The lessons as parameters for ``pytest.mark.parametrize``."""
 
 _NO_COMPARISON = [
     translation(language)
@@ -47,7 +47,7 @@ _NO_COMPARISON = [
     .removeprefix("id}")
     for language in languages()
 ]
-"""What `predictions` says in each language."""
+"""The message of `predictions` about an impossible comparison, in each language."""
 
 _UNWANTED = re.compile(r"COURSE_|PYTEST_|COLAB_|KAGGLE_|IPYTHON|JUPYTER_|MPLBACKEND$|PYTHONWARNINGS$")
 

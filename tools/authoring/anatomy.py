@@ -1,4 +1,4 @@
-"""What a lesson must contain, and what it must not."""
+"""Checks of a lesson's structure: what its notebook must and must not contain."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tools.authoring.form import Problem, cell_name, tags
 
 LAST_SECTIONS = ("Errors you will meet", "Summary", "Questions to check yourself")
 FURTHER = "Further"
-"""The section after them: what is worth keeping beside the main line."""
+"""The optional section after these, with material beyond the main line."""
 
 COLLECTIONS = {"08"}
-"""Lessons that are read in pieces, so that their minutes are free."""
+"""Lessons that are collections to read in parts; their sections' minutes are not checked."""
 
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _FORBIDDEN = [

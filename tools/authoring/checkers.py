@@ -1,6 +1,6 @@
-"""The page ``handbook/checkers.md``: what each check lets through, and whether it says what was wrong.
+"""Write ``handbook/checkers.md``: which faults each exercise's check accepts, and how well it diagnoses.
 
-``python -m tools.authoring.checkers`` puts to every check its known answers, mutants of the reference and of
+``python -m tools.authoring.checkers`` runs every check on its known answers, mutants of the reference and of
 other right answers, and answers with two known faults at once. It takes some minutes on an idle machine;
 given lessons or exercises it prints their rows and leaves the page as it is.
 """
@@ -34,7 +34,7 @@ from course_utils.exercises import Exercise, lesson  # noqa: E402
 
 PAGE = ROOT / "handbook" / "checkers.md"
 LIMIT = 24
-"""At most so many pairs of faults, and mutants of other right answers, an exercise; drawn by a seed."""
+"""The maximum number of pairs of faults, and of mutants of other right answers, for each exercise."""
 SECONDS = 4.0
 """The time limit of a check on a faulty answer, which may never end."""
 

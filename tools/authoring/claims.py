@@ -18,7 +18,7 @@ from tools.authoring.pages import Generated, digest_mark
 PAGE, NUMBERS = "handbook/claims.md", "handbook/claims_numbers.md"
 CHART = "images/claims.svg"
 RATIOS, RATES = ("×", "memory"), ("images/s",)
-"""The units of the chart's upper and lower part."""
+"""The units of the chart's upper and lower half."""
 
 INTRODUCTION = _("""\
 # What is claimed, and how far it is true

@@ -1,4 +1,4 @@
-"""Executed copies of the lessons as they are shipped, for those who read and do not run."""
+"""Executed copies of the lessons as shipped, for the site; they are cached."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tools.authoring.form import dumps, parse, read
 from tools.authoring.lesson import executed
 
 KEPT = ROOT / "executed" / "site"
-"""Where copies are kept."""
-SHOWN = "~/pytorch-gpu-course"  # stands in the outputs for the folders the lesson saw
+"""The default folder of the copies."""
+SHOWN = "~/pytorch-gpu-course"  # replaces the real paths in outputs
 _IMPORTED = ("course_utils", "course_language", "course_lessons", "simgpu")
-_NOT_IMPORTED = {"__pycache__", "cli", "tests"}  # what no lesson uses
+_NOT_IMPORTED = {"__pycache__", "cli", "tests"}  # parts of these packages that no lesson uses
 _USERS_OWN = re.compile(r"COURSE_|IPYTHON|JUPYTER_|MPLBACKEND$|PYTHONWARNINGS$")
 
 
@@ -73,7 +73,7 @@ def executed_copy(course: Course, lesson: Lesson, folder: Path = KEPT, device: s
     run = machine_facts(device)
     key = _cache_key(dumps(nb), run, posixpath.dirname(lesson.file))
     kept = folder / lesson.file
-    with contextlib.suppress(AuthoringError):  # there is none yet, or a damaged one
+    with contextlib.suppress(AuthoringError):  # missing or damaged
         copy = read(kept)
         if copy.metadata.get("course", {}).get("run", {}).get("key") == key:
             return copy
@@ -103,7 +103,7 @@ def _execute(nb: NotebookNode, device: str, name: str) -> NotebookNode:
             "IPYTHONDIR": str(base / "ipython"),
             "JUPYTER_CONFIG_DIR": str(base / "jupyter"),
             "JUPYTER_PREFER_ENV_PATH": "1",
-            "COURSE_WIDGETS": "frames",  # what can be moved is moved on a page, too
+            "COURSE_WIDGETS": "frames",  # interactive figures work on a static page
         }
         if device:
             env["COURSE_DEVICE"] = device

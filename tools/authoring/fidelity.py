@@ -39,10 +39,10 @@ PAGE, CHART = "handbook/fidelity.md", "images/fidelity.svg"
 COMMAND = "python -m tools.authoring.fidelity"
 
 ENOUGH = 20
-"""Measurements from which a card has a range of its own; with fewer it has that of all cards."""
+"""The minimum number of measurements for a card's own range; with fewer it gets that of all cards."""
 
 WRONG = 0.6
-"""A kind of work stands among those that the model gets wrong where fewer are near the measured."""
+"""A kind of work is listed as modelled wrongly if a smaller share than this is within 25 %."""
 
 
 class Pair(NamedTuple):

@@ -1,4 +1,4 @@
-"""The canonical form of a lesson's notebook on disk, and what differs from it."""
+"""The canonical form of a lesson's notebook file: reading, formatting, and finding differences."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from course_utils import files
 from course_utils.stubs import AuthoringError
 
 LARGEST = 20_000_000
-"""Bytes that a notebook may have: the largest of ours, executed, has under two million."""
+"""The maximum size of a notebook in bytes; our largest, executed, has under two million."""
 DEEPEST = 40
-"""Lists and tables within one another: outputs of others' have a few more than ours."""
+"""The maximum nesting depth of a notebook's JSON; outputs of other tools are deeper than ours."""
 LINE_LENGTH = 100
-"""Of code in a cell, beside a list of files. The course's own code may have 110 characters."""
+"""The maximum line length of code in a cell; the course's own code may have 110 characters."""
 CHECK_OUTPUT = "nbval-check-output"
 KNOWN_TAGS = {"exercise", "generated", CHECK_OUTPUT}
 CELL_METADATA = {"cellView", "course", "deletable", "editable", "slideshow", "tags"}
 GENERATED_METADATA = CELL_METADATA | {"jupyter"}
-"""The setup cell is folded; what an author folded in JupyterLab is not."""
+"""Metadata allowed in generated cells; ``jupyter`` folds the setup cell."""
 FIX = "python -m course_utils notebooks --fix"
 RUN = "python -m course_utils notebooks --run"
 

@@ -1,4 +1,4 @@
-"""The instructor's notes, workshop/lessons.md: the exercises of each section, and what a check says."""
+"""Updates workshop/lessons.md: the exercises of each section, and the diagnoses that it quotes."""
 
 from __future__ import annotations
 

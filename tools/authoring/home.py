@@ -1,4 +1,4 @@
-"""Where the course lives on GitHub, as git's remote ``origin`` names it."""
+"""The course's repository on GitHub, from git's remote ``origin``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole lesson: how its notebook should be written, what is wrong with it, and its outputs."""
+"""A lesson's notebook as a whole: its canonical text, its problems, and its execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Links: find the dead ones, and move the course to another repository."""
+"""Links: find dead ones, and change the course's repository."""
 
 from __future__ import annotations
 

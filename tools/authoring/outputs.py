@@ -1,4 +1,4 @@
-"""The outputs that are compared: a notebook ships without any, a file for each lesson keeps them.
+"""Expected outputs of cells, stored in a file for each lesson: notebooks ship without outputs.
 
 ``tests/outputs/NN_name.json`` maps the id of each cell tagged ``nbval-check-output`` to its outputs.
 ``notebooks --run`` writes it; the test puts the outputs into a copy of the notebook, and nbval

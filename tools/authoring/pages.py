@@ -1,8 +1,8 @@
 """Pages that are generated, in part (README.md's table of lessons, colab_links.md's) or whole.
 
 A generated part stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->``, in TOML and YAML between
-``# NAME:begin`` and ``# NAME:end``; the rest of the page is written by hand. What depends on where the
-course lives on GitHub stands in such a part, and reads well while nobody knows that.
+``# NAME:begin`` and ``# NAME:end``; the rest of the page is written by hand. Text that depends on the
+course's repository on GitHub is generated, also for a course without one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tools.authoring.cells import badges, executed_page_url, label, open_in, row
 from tools.authoring.handbook import cards, errors, programs
 from tools.authoring.practices import practices
 
-FOLDER = "pytorch-gpu-course"  # what a clone without a name of its own is put in
+FOLDER = "pytorch-gpu-course"  # the clone's folder while the course has no repository
 ADDRESS = _(
     "`ADDRESS` is what the green *Code* button shows on the page of the course, or of your fork, on GitHub."
 )
@@ -30,7 +30,7 @@ ADDRESS = _(
 
 def course_map(course: Course) -> str:
     """Return README.md's table of lessons, with the total time, as Markdown."""
-    width = 5 if course.repository else 4  # without a name there is nothing to open
+    width = 5 if course.repository else 4  # no column of links without a repository
     minutes = sum(lesson.minutes for lesson in course.ready)
     further = sum(lesson.further for lesson in course.ready)
     head = (_("Lesson"), _("Minutes"), _("Needs"), _("The question it answers"), _("Open in"))
@@ -152,7 +152,7 @@ def _open(course: Course, lesson: Lesson) -> str:
 
 
 WHOLE = frozenset(f"handbook/{name}.md" for name in ("checkers", "claims", "claims_numbers", "fidelity"))
-"""The pages that programs write whole: no catalogue has their texts."""
+"""Pages generated as a whole, which are not translated by catalogues."""
 
 
 # --- whole files ------------------------------------------------------------------------------------

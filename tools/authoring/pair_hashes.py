@@ -1,7 +1,7 @@
-"""Write beside each version of ``.ci/pairs`` the hashes of its files for Linux on x86-64, which CI takes.
+"""Add to each requirement in ``.ci/pairs`` the hashes of its files for Linux on x86-64, which CI checks.
 
-``python -m tools.authoring.pair_hashes`` asks the package index for them, through uv. Where the files change
-after that, under the same version, uv refuses them. PyTorch has none: one version has several builds.
+``python -m tools.authoring.pair_hashes`` queries the package index through uv. If the files of a
+version change later, uv refuses them. PyTorch gets no hashes: one version has several builds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from course_utils.cli.bootstrap import ROOT
 from tools.commands.pairs import Pair, all_pairs
 
 ELSEWHERE = re.compile(r"musllinux|cp3\d+t-")
-"""Wheels that uv lists for the platform, and a common Linux does not take."""
+"""Wheels that uv lists for the platform but that a common Linux cannot install."""
 
 
 def lines_with_hashes(pair: Pair) -> str:

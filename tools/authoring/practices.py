@@ -1,4 +1,4 @@
-"""The tables of handbook/practices.md: what each habit of ``practices.yml`` brought, by the records."""
+"""Generates the tables of handbook/practices.md: the measured effect of each entry of ``practices.yml``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from course_utils.course import Course
 from tools.authoring.cells import row
 
 NOTHING = 0.03
-"""A time that changes by less than this share, or whose quartiles enclose no change, has not changed.
+"""A smaller relative change, or one whose quartiles include 1, counts as no change.
 
-Loops that take turns on a quiet machine differ by so much."""
+Equal loops timed alternately on a quiet machine differ by up to this."""
 NO_GPU = "No real GPU has been recorded here yet: a GPU's numbers below are published or modelled."
 _RAW = yaml.safe_load(Path(__file__).with_name("practices.yml").read_text(encoding="utf-8"))
 

@@ -1,4 +1,4 @@
-"""Sheets to print: pages of Markdown, each on one side of A4, made by the browser that is here."""
+"""Print Markdown pages as PDFs of one side of A4, with an installed Chromium or Chrome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tools.authoring.links import translated_path
 from tools.authoring.site import words
 
 SHEETS = {"handbook/cheatsheet.md": "landscape", "workshop/run_sheet.md": "portrait"}
-"""The pages that are printed, and how each lies on its sheet."""
+"""The pages to print, and the orientation of each."""
 
 MARGINS = {"landscape": "7mm", "portrait": "10mm"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")

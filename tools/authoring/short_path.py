@@ -14,7 +14,7 @@ from tools.authoring.form import Problem
 
 PAGE = "handbook/short_path.md"
 OWN_TRAINING = 25
-"""Minutes for the learner's own training, with which the path ends."""
+"""Minutes for the learner's own training at the end of the path."""
 
 
 @dataclass(frozen=True)

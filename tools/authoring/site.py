@@ -1,4 +1,4 @@
-"""The reader's site: what Sphinx builds from, made of the executed lessons and the pages."""
+"""Generates the source of the web site, from which Sphinx builds it: executed lessons and pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HANDBOOK = "handbook"  # every page below it is a page of the site, at the same 
 # Parts of README.md: their place in index.md is @start@, …
 FROM_README = ("start", "routes", "course-map")
 REPOSITORY = "@repository@"  # a link's target in the pages of site/
-WORDS = {  # what the site says of itself
+WORDS = {  # the site's own texts
     "title": "GPU Training with PyTorch",
     "show": "Show the setup cell",
     "hide": "Hide the setup cell",
@@ -52,7 +52,7 @@ WORDS = {  # what the site says of itself
 _LINK = re.compile(r"(\]\(\s*<?)([^)\s>]+)")
 _BADGE = re.compile(r"\[!\[([^\]]+)\]\(https:[^)]*\)\]\(([^)\s]+)\)")
 _ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>[ \t]*$', re.MULTILINE)
-_NOWHERE = re.compile(r"\[([^\[\]]*)\]\(@nowhere@[^)]*\)")  # while the course has no name
+_NOWHERE = re.compile(r"\[([^\[\]]*)\]\(@nowhere@[^)]*\)")  # links without a repository
 _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 
 
@@ -70,7 +70,7 @@ def write_sphinx_source(
     and ``alternatives.json`` (see `alternatives`).
     """
     root = course.path.parent.parent
-    not_here = shutil.ignore_patterns("*.ipynb", "*.md", "_build", *languages())  # pages come below
+    not_here = shutil.ignore_patterns("*.ipynb", "*.md", "_build", *languages())  # pages are written below
     for name, goal in (("site", "."), ("images", "images"), (HANDBOOK, HANDBOOK)):
         shutil.copytree(root / name, folder / goal, ignore=not_here, dirs_exist_ok=True)
     pages, readme = _pages(course, copies, language), translated_path("README.md", language)
@@ -109,14 +109,14 @@ def lesson_page(
     """
     nb = copy.deepcopy(nb)
     cells = []
-    online = rf"(\.\./)?{re.escape(course.page(REAL_GPUS))}"  # one more up from notebooks/zh/
+    online = rf"(\.\./)?{re.escape(course.page(REAL_GPUS))}"  # one level more in notebooks/zh/
     fidelity = posixpath.relpath("handbook/fidelity.html", "." if language == "en" else language)
-    # It is this page, or the switch leads there.
+    # Links to this page itself, or to languages that the site's switch has.
     own = [rf"(?: · )?\[({'|'.join(map(own_name, languages()))})\]\([^)]*\)"]
     if course.repository:
         own.append(rf" ?\[[^\]]*\]\({re.escape(site(course.repository))}[^)]*\)")
     for cell in nb.cells:
-        if cell.get("id") == "footer":  # the site has its own way back and on
+        if cell.get("id") == "footer":  # the site has its own navigation
             continue
         if cell.cell_type == "markdown":
             if cell.get("id") == "header":
@@ -212,11 +212,11 @@ def _site_link_target(
         return f"site:{posixpath.relpath(html, posixpath.join(language, here))}{anchor}"
     copied = linked.startswith(("images/", f"{HANDBOOK}/")) and goal.suffix != ".ipynb"
     if linked in pages or (copied and goal.is_file()):
-        if linked.endswith(".ipynb"):  # a notebook's own anchors are written in another way
+        if linked.endswith(".ipynb"):  # anchors of a notebook on the site are formed differently
             anchor = anchor and f"#{slug(unquote(fragment))}"
         return posixpath.relpath(pages.get(linked, linked), here or ".") + anchor
     if not goal.exists():
-        return target  # Sphinx will say that it is dead
+        return target  # Sphinx will report it as dead
     kind = "tree" if goal.is_dir() else "blob"
     return f"{home}/{kind}/{course.branch}/{linked}{anchor}"
 

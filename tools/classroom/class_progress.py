@@ -1,4 +1,4 @@
-"""A class's progress: what the hand-in files say of who is stuck where."""
+"""Reads a class's hand-ins, and finds unsolved exercises and common misconceptions."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def _read(path: Path, folder: Path) -> tuple[str, datetime, list[object]]:
         If it is neither a hand-in, nor a progress file in a learner's folder.
     """
     text = read_text(path, below=folder)
-    if path.suffix == ".jsonl":  # a torn last line, and predictions, are passed over
+    if path.suffix == ".jsonl":  # incomplete lines and predictions are skipped
         entries = [_entry(line) for line in text.splitlines()]
         name = path.relative_to(folder).parts[0]
         if not good_name(name):
@@ -249,7 +249,7 @@ def _attempts(entries: Sequence[object]) -> tuple[Attempt, ...]:
             attempt = Attempt(**entry)
             if is_possible(attempt, exercises):
                 kept.append(attempt)
-        except (TypeError, AttributeError):  # other fields, or no text in one
+        except (TypeError, AttributeError):  # other fields, or a value that is no string
             continue
     if entries and not kept:
         raise FileError(_("no answer in it is one that this version of the course writes"))

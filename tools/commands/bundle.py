@@ -22,7 +22,7 @@ from course_utils.files import replacing
 from tools.commands import fail
 
 NEEDS = ("pip",)
-FOLDER = "pytorch-gpu-course"  # what the zip unpacks to
+FOLDER = "pytorch-gpu-course"  # the top-level folder in the zip
 PACKED = {".whl", ".npz", ".png", ".gz"}  # compressed already
 
 START = """\
@@ -104,7 +104,7 @@ def main(args: argparse.Namespace, root: Path = ROOT) -> int:
         )
     try:
         with tempfile.TemporaryDirectory() as scratch, replacing(output) as part:
-            part.touch()  # shows at once whether the place can be written
+            part.touch()  # fails early if the folder is not writable
             summary = _bundle(args, root, Path(scratch), torch, part)
     except OSError as error:
         return fail(
@@ -130,7 +130,7 @@ def _bundle(args: argparse.Namespace, root: Path, scratch: Path, torch: str, out
     pip = Installer("pip", [sys.executable, "-X", "utf8", "-m", "pip"], env, log, root)
     files = {name: scratch / "source" / name for name in modes}
     lessons = [name for name in modes if re.fullmatch(r"notebooks/[^/]+\.ipynb", name)]
-    # Where there is no git, `reset` and `catch_up` take these.
+    # Without git, `reset` and `catch_up` read these.
     files |= {f"course_utils/{name}": files[name] for name in lessons}
     print("Building the course's own wheel.", flush=True)
     make_wheels(pip, ["--no-deps", str(scratch / "source")], scratch / "wheel")
@@ -164,7 +164,7 @@ def make_wheels(pip: Installer, what: Sequence[str], folder: Path) -> None:
 
     ``what`` are requirements and further options of pip.
     """
-    exact = bootstrap.constraints(pip.root, pip.log.parent, hashes=False)  # pip checks all or none
+    exact = bootstrap.constraints(pip.root, pip.log.parent, hashes=False)  # pip would require hashes of all
     pip.run("wheel", *exact, "--wheel-dir", str(folder), *what)
 
 
@@ -180,7 +180,7 @@ def _fill_wheelhouse(pip: Installer, wheelhouse: Path, wanted: list[str], torch:
         links = [word for place in (wheelhouse, fresh) for word in ("--find-links", str(place))]
         everything = [*wanted, "pip", "uv"]
         index = torch_build.index_of(torch)
-        if index:  # pip asks one index at a time: first for PyTorch
+        if index:  # PyTorch's index has no other packages: two calls
             of_torch = [item for item in wanted if bootstrap.name_of(item) in torch_build.PACKAGES]
             make_wheels(pip, [*links, "--index-url", index, *of_torch], fresh)
             (built,) = fresh.glob("torch-*.whl")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NEEDS = ("torch", "yaml")
 MOST_STUCK = 10
-"""How many of the most stuck are listed."""
+"""The maximum number of lines in the list of unsolved exercises."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

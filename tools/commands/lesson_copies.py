@@ -1,4 +1,4 @@
-"""What ``slides`` and ``answers`` share: they write a notebook for each lesson asked for."""
+"""Shared by ``slides`` and ``answers``: write a notebook for each lesson asked for."""
 
 from __future__ import annotations
 

@@ -179,5 +179,5 @@ def _unreadable(lesson: Lesson, error: AuthoringError) -> Problem:
 
 def _read_text(path: Path) -> str:
     """Return a notebook's text; AuthoringError if the file is missing or no notebook."""
-    read(path)  # one clear sentence where it is missing or no notebook
+    read(path)  # raises if it is missing or no notebook
     return path.read_text(encoding="utf-8")

@@ -119,7 +119,7 @@ def _record(
     if kept := len(asked) - len(todo):
         print(f"{kept} of {len(asked)} are in {record.path.name} already; --again measures them anew.")
     if todo or args.note is not None:
-        record.write()  # shows at once whether the place can be written
+        record.write()  # fails early if the folder is not writable
     if not todo:
         return 0
     duration = _duration_text(_estimated_seconds(todo))

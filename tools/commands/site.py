@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from course_utils.course import Course, Lesson
 
 PACKAGES = ("torch", "tqdm", "nbclient", "ruff", "yaml", "sphinx", "myst_nb", "sphinx_book_theme")
-MARK = ".buildinfo"  # Sphinx made this folder: only such a folder is ever replaced
+MARK = ".buildinfo"  # marks Sphinx's output; no other folder is replaced
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,9 +20,9 @@ from course_utils.cli.torch_build import add_torch_argument
 from tools.commands.changed import changed_files, select_tests
 from tools.commands.pairs import all_pairs, find_python
 
-NO_TESTS = 5  # pytest's status where it found no test
+NO_TESTS = 5  # pytest's exit status if it collects no tests
 TOGETHER = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
-"""Two workers; tests/conftest.py has the order, and what one worker gets as a whole."""
+"""Options of pytest-xdist: two workers; tests/conftest.py defines order and distribution."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ COMPAT = (
 
 
 TRANSLATED = "colab"
-"""The pair on which the lessons run in the other languages: a quick test sees that their code is the same."""
+"""The pair with which translated lessons run; a quick test checks that their code is the same."""
 
 
 def _changed_stages(root: Path) -> tuple[Stage, ...]:
@@ -155,7 +155,7 @@ def main(args: argparse.Namespace) -> int:
         print(f"\n==== {pair.name}: Python {pair.python}, {pair.torch}", flush=True)
         started = time.monotonic()
         os.environ["COURSE_CONSTRAINTS"] = str(pair.file)
-        os.environ["COURSE_TORCH"] = torch or pair.torch  # also for tests that make an environment
+        os.environ["COURSE_TORCH"] = torch or pair.torch  # also read by tests that create an environment
         try:
             made_with = find_python(pair.python)
             python = bootstrap.prepare(extra, name=f".venv.{pair.name}", python=made_with)
@@ -217,14 +217,14 @@ def _run(python: Path, stage: Stage, rest: list[str], env: dict[str, str], root:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         call += [f"--junitxml={report}", *rest]
-        if "-n" in stage.call:  # a core each: threads that wait for each other count as work
+        if "-n" in stage.call:  # one core for each worker
             env = env | {"OMP_NUM_THREADS": "1"}
         status = subprocess.run(call, env=env, cwd=root, check=False).returncode
         counts = _count(report)
     if status == NO_TESTS:
         return counts if rest else counts + Counter(failed=1)
     if status and not counts["failed"]:
-        counts["failed"] = 1  # pytest itself stopped
+        counts["failed"] = 1  # pytest failed outside a test
     return counts
 
 

@@ -1,4 +1,4 @@
-"""The simulated device beside real ones: what others measured, and what it makes of the same work.
+"""Comparison of the simulated device with real ones: what others measured, and the modelled values.
 
 ``python -m tools.fidelity FILE…`` prints how far the two are apart. To read how it is made:
 

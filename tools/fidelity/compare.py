@@ -1,4 +1,4 @@
-"""What was measured beside what the simulated device makes of the same work: nothing is computed."""
+"""Compares measured values with the simulated device's for the same work; no tensor data are computed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ READERS: tuple[tuple[str, str, Callable[[Row], Reading]], ...] = (
     (r"modded-nanogpt|LLM decode .*gpt-fast|CIFAR-10 .*airbench", r"", steps.compiled),
     (r"train llama3 \(torchtitan\)", r"", steps.several),
 )
-"""A pattern for the workload, one for its parameters, and who reads such a row; the first that fits."""
+"""Regular expressions for workload and parameters, and the reader of such rows; the first match is used."""
 
 
 def interpret(row: Row) -> Reading:
@@ -86,7 +86,7 @@ class LeftOut(NamedTuple):
 
 
 HOST = 1.0
-"""The host of those who timed single calls, in units of the reference host: they show it themselves."""
+"""The speed of the host in timings of single calls, relative to the reference host."""
 
 
 def seconds_of(workload: Calls | Copy | Collective, profile: Profile, host: bool = False) -> float:

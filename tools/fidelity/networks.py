@@ -1,4 +1,4 @@
-"""The networks that rows may name, and how each is made."""
+"""The networks that rows may name, their inputs and losses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "llama_3.2_3b": partial(Llama, Shape(28, 3072, 24, 8192), 8, 128256, True),
     **{f"mpt_{k}": partial(Gpt, Shape(d, w, h, 4 * w), 50368) for k, (d, w, h) in _MPT.items()},
 }
-"""A network's name and what makes it; the options it takes are those of its maker."""
+"""A function for each network's name that creates it; its keyword arguments are the step's options."""
 
 
 def input_shapes(step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""Rows of single operators, bandwidths, copies and collectives: what was called, and how it was timed."""
+"""Readers of rows of single operators, bandwidths, copies and collectives."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ CALLS: dict[str, tuple[Callable[..., object], Callable[..., list[Any]]]] = {
         lambda b, h, m, n, k, causal: [(b, h, m, k), *[(b, h, n, k)] * 2, None, 0.0, bool(causal)],
     ),
 }
-"""What can be called, and what it is given for its sizes: a tuple is the shape of a tensor."""
+"""For each name, the function and its arguments as a function of sizes; tuples are shapes of tensors."""
 
 _KINDS = {"linear": "product", "mm": "product", "bmm": "product", "conv": "convolution"}
 _KINDS |= {"layer_norm": "norm", "embedding": "gather", "sum": "reduction", "dot": "reduction"}
@@ -152,7 +152,7 @@ def layer(row: Row) -> Reading:
     if not gated and op in ("input_layernorm", "mlp_act"):
         norm = op == "input_layernorm"
         return _call(row, "layer_norm" if norm else "gelu", tokens, width if norm else ffn // tp)
-    # Kernels of the inference engine's own; what stands for each reads and writes the same bytes.
+    # The inference engine's own kernels, modelled by operators that read and write the same bytes.
     own = {
         "input_layernorm": ("layer_norm", tokens, width, 0),
         "mlp_act": ("gate", tokens, 2 * ffn // tp),
@@ -204,7 +204,7 @@ def own_call(row: Row) -> Reading:
 
 _ELEMENTS = 2**25  # doubles in an array of BabelStream: its default
 _COPY_BYTES = 2**29  # of one of nvbandwidth's copies: its default
-# What stands for it here, and how many arrays are read or written.
+# The operator that models it, and how many arrays it reads or writes.
 _STREAMS = {"copy": ("copy", 2), "mul": ("scale", 2), "scale": ("scale", 2), "add": ("add", 3)}
 _STREAMS |= {"triad": ("triad", 3), "dot": ("dot", 2), "read": ("sum", 1), "init": ("fill", 1)}
 

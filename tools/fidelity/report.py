@@ -1,4 +1,4 @@
-"""How well the simulated device agrees with what was measured: in groups, as text and as JSON."""
+"""Reports the agreement of the simulated device with measurements, by groups, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from course_utils.show import table
 from .compare import Comparison, LeftOut
 
 LONG = 1e-4
-"""Seconds from which an operator counts as long: below, launches and latencies decide."""
+"""The seconds from which an operator counts as long; shorter ones depend on launches and latencies."""
 
 NEAR = 0.25
-"""How far from the measured a modelled figure may be and still count as near it."""
+"""The maximum relative deviation from the measured value that counts as near."""
 
 
 class Group(NamedTuple):

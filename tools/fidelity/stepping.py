@@ -1,7 +1,7 @@
-"""One step of a network on the simulated device: its time and its memory, without a value.
+"""Models one step of a network on the simulated device, without data: its time and its peak memory.
 
-The network, its input and its optimiser are made as a learner's program makes them, on a device of its own
-in the `no_data` mode, and the virtual clock is read before and after.
+The network, its input and its optimiser are created as in a learner's program, on a temporary
+device in the `no_data` mode, and the virtual clock is read before and after.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
     "adamw_fused": partial(torch.optim.AdamW, fused=True),
 }
-"""How a network is trained, by the ``mode`` of a step; ``"backward"`` trains without an optimiser."""
+"""The optimiser for each ``mode`` of a step; ``"backward"`` has none."""
 
 TRACED = 0.7
-"""Of a host's work on a network: what is left where no Python runs.
+"""The fraction of the host's work that remains in TorchScript, where no Python runs.
 
 Chosen on six in ten times of BERT in TorchScript on a T4, a V100 and an A100 (NVIDIA/FasterTransformer); a
 BERT of very few numbers takes 0.43 of the time traced that it takes from Python on a CPU of today.

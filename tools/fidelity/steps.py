@@ -1,4 +1,4 @@
-"""Rows of a step of a whole network: which network, and how its program was written."""
+"""Readers of rows of whole networks: which network, and which step its program runs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def timm(row: Row) -> Reading:
 
 _NVIDIA = {"resnet50": "resnet50", "resnet50v1.5": "resnet50"}
 _NVIDIA |= {"resnext101-32x4d": "resnext101_32x4d", "se-resnext101-32x4d": "seresnext101_32x4d"}
-# What they train with where the row does not say: their configs.yml. The rate hardly depends on it.
+# Batch sizes in their configs.yml, which rows do not state. The rate hardly depends on them.
 _BATCH = {
     "resnet50": {"amp": 256, "tf32": 256, "fp32": 112},
     "resnext101_32x4d": {"amp": 128, "tf32": 128, "fp32": 64},
@@ -133,7 +133,7 @@ def lambda_labs(row: Row) -> Reading:
 # --- Hugging Face's models
 
 _WRITTEN = 128
-"""Words that BERT writes on: not stated, but its peak of memory grows with the batch as if it were these."""
+"""Tokens that BERT generates; not stated, but inferred from its peak memory at several batch sizes."""
 _IMAGES: dict[str, tuple[str, tuple[tuple[str, object], ...]]] = {
     "ViT": ("vit_base_patch16_224", (("fused", False), ("joint", False))),
     "ConvNeXT": ("convnext_large", ()),
@@ -183,7 +183,7 @@ def cifar_epoch(row: Row) -> Reading:
     return _reading(step, amount=math.ceil(50_000 / 128))
 
 
-_VIT = {  # batch, precision, optimiser, when gradients are dropped
+_VIT = {  # batch, precision, optimiser, when gradients are cleared
     "01_pytorch-vit": (64, "fp32", "adam", "between"),
     "01-2_pytorch-fabric": (64, "fp32", "adam", "between"),
     "02_mixed-precision": (64, "amp", "adam", "between"),
@@ -206,14 +206,14 @@ def vit_finetuning(row: Row) -> Reading:
         return _reading(step, meter="reserved")
     if clear == "never":
         raise Unsupported("its optimiser steps once in four batches")
-    # A batch that is only looked at counts as a third of one that is trained on.
+    # A batch of validation counts as a third of one of training.
     return _reading(step, amount=(45_000 + 5_000 / 3) / batch)
 
 
-# What changed at each of its steps, from its first program on.
+# The changes of settings in each version of the program.
 _BOOK: tuple[dict[str, object], ...] = (
     {"precision": "fp32", "mode": "adamw", "by_hand": True, "fused": False, "joint": False},
-    {},  # a mask that is made anew, not kept
+    {},  # the mask is created in each call
     {"precision": "tf32"},
     {"mode": "adamw_fused"},
     {},  # pinned memory

@@ -1,4 +1,4 @@
-"""Measurements of real GPUs, read from files: one `Row` a figure.
+"""Reads measurements of real GPUs from files: one `Row` for each value.
 
 Two forms are known, plain or gzipped: tables of workloads with their parameters (``points.csv``), and
 tables of single operators with their sizes (``neusight_train.csv.gz``).
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from simgpu import profiles
 
 POINTS = ("workload", "params", "hardware", "dtype", "metric", "value", "unit")
-"""The columns of a table of workloads; ``source_repo`` is read where it is there."""
+"""The required columns of a table of workloads; ``source_repo`` is optional."""
 
 OPERATORS = ("op", "device", "dims", "latency_ms")
 """The columns of a table of single operators: float32, without TF32, one eager call."""
@@ -85,7 +85,7 @@ def _row(file: str, number: int, line: dict[str, str | None]) -> Row:
 
 
 SEED = 16
-"""Of the split between the rows that the model may be fitted on and those that it is judged by."""
+"""Seed of the split into rows for fitting the model and rows for judging it."""
 
 
 def is_held_out(row: Row, share: float = 0.4) -> bool:
@@ -192,7 +192,7 @@ def match(row: Row, pattern: str, what: str) -> re.Match[str]:
 
 
 _CARDS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    # Modelled, or a card with more behind its number, or of less bandwidth and fewer processors: another one.
+    # Not real GPUs, or variants of a card that differ from its profile.
     (r"GH200|GB200|B300|MI-?\d|Simulated|RTX \d+ \S|H100.*(PCIe|96GB)", ()),
     (r"A100.*40 ?GB", ("A100-40GB", "A100")),
     *((name, (name,)) for name in ("H200", "H100", "B200", "A100", "V100")),

@@ -1,4 +1,4 @@
-"""What a row measured, in terms that the simulated device can run or cost."""
+"""Types that describe what a row measured, for the simulated device to model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a file of records would be refused: its form, and what no schema can say."""
+"""Validates files of records: by the schema, and by checks that no schema can express."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from course_utils.number_format import amount, is_share
 from .experiments import REGISTRY
 
 TOLERANCE = 1.05
-"""How far above a peak a rate may lie: a GPU's clock can exceed the one its figures are stated for."""
+"""The factor by which a rate may exceed the peak: a GPU's clock can exceed the one in its datasheet."""
 
 
 def problems(path: Path, content: Mapping[str, Any] | None = None) -> list[str]:
@@ -153,13 +153,13 @@ ANY_CHIP = Ceiling(
     bytes=4 * 8e12,
     source="four times a GPU of NVIDIA's GB200 NVL72: datasheet, 2024, without sparsity",
 )
-"""For chips the course has no figures of, newer ones too: it stops a wrong unit, not a small mistake."""
+"""The limit for unknown chips, also future ones: it detects a wrong unit, not a small error."""
 
 CYCLES, FLOPS_A_CYCLE, MATRIX_FLOPS_A_CYCLE = 6e9, 64, 2048
-"""The most of a CPU core: 6 GHz; two AVX-512 units of 16 multiply-adds; an AMX unit of 1024 in bfloat16."""
+"""Upper limits for a CPU core: 6 GHz; two AVX-512 units of 16 FMAs; an AMX unit of 1024 in bfloat16."""
 
 CACHE = 256e6
-"""Work that moves fewer bytes may be served by a GPU's cache, which is faster than its memory."""
+"""Below this number of bytes, data may be in a GPU's cache, which is faster than its memory."""
 
 
 def ceiling(machine: Mapping[str, Any] | None, device: str, matrix_units: bool) -> Ceiling:

@@ -1,4 +1,4 @@
-"""What an experiment is, and how it is run: point by point, smallest first.
+"""Defines experiments, and runs them point by point, smallest first.
 
 An experiment is a function that prepares work on a device; see ``lesson01.py`` for four of them.
 """
@@ -30,10 +30,10 @@ Parameters = Mapping[str, Value]
 Work = Callable[[], object]
 
 SLOW = 1.0
-"""A call that takes longer, in seconds, is timed by itself, with few repetitions."""
+"""A call of more seconds than this is timed by itself, with few repetitions."""
 
 FIRST = 3
-"""A first call may take so many times as long: it loads kernels and takes memory."""
+"""The factor on the limit for the first call, which loads kernels and allocates memory."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ def _measure(point: Point) -> list[Measurement]:
     if memory:
         memory.reset_peak_memory_stats(device)
     once, took = _time_call(prepared, clock, device, experiment.longest)
-    if took > SLOW:  # no block of calls, no second warming up
+    if took > SLOW:  # call by call, without another warm-up
         more = 0 if device.type == "sim" else LEAST - 1  # modelled times are all the same
         times = [once, *(_time_call(prepared, clock, device)[0] for _ in range(more))]
         timed = _measurement(point, "time", Samples(times))

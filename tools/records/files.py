@@ -1,4 +1,4 @@
-"""The file of one machine: how it is named, what it says of the machine, and how results get into it."""
+"""A machine's file of records: its name, the description of the machine, and adding results."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from tools.fidelity.table import (
 from tools.fidelity.work import Calls, Reading
 
 MOST, ENOUGH = 300, 30
-"""Rows of a card and kind that are used, and from which they count in full."""
+"""The maximum number of rows of a card and kind, and the number from which they get full weight."""
 
 Figure = tuple[str, str]  # the card, "others" or "shared", and the figure's name
 DEPENDS_ON = {
@@ -65,7 +65,7 @@ FIGURES: tuple[Figure, ...] = (
         if hasattr(profiles.shared(), name)
     ),
 )
-_OLD = ("T4", "V100")  # cards before Ampere; "others" are the rest
+_OLD = ("T4", "V100")  # cards before Ampere; "others" are all others
 _LIKE = {"A100-40GB": ("A100",), "H100": ("H200",)}  # cards with the same processors
 
 

@@ -1,4 +1,4 @@
-"""The capstone's steps from a slow script to a fast one, each measured against the slow one."""
+"""The capstone's ladder: optimisations of a slow training script, each timed against the slow script."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .networks import float32_precision, need_accelerator, resnet50
 MARGIN = 4
 
 Turn = Callable[[], float]
-"""A turn of work; it returns the seconds that one sample took."""
+"""A function that trains for a while and returns the seconds per sample."""
 
 
 def images(count: int, pixels: int = 32) -> tuple[Tensor, Tensor]:
@@ -127,7 +127,7 @@ RUNGS: Mapping[str, Mapping[str, bool | str]] = {
     "compiled": {"compiled": "default"},
     "CUDA graphs": {"compiled": "reduce-overhead"},
 }
-"""The rungs, in order, and what each changes. ``"none"`` is the slow script against itself."""
+"""The rungs, in order, and the `LoopOptions` that each changes; ``"none"`` changes nothing."""
 
 
 def lacks(device: torch.device, rung: str) -> str:
@@ -250,7 +250,7 @@ def training(network: Network, options: LoopOptions, device: torch.device) -> tu
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, fused=options.fused or None)
     dtype = torch.bfloat16 if abilities(device).bf16 else torch.float16
     scaler = torch.amp.GradScaler(device.type, enabled=options.half and dtype == torch.float16)
-    torch.compiler.reset()  # else the networks compiled before this one count against a limit
+    torch.compiler.reset()  # earlier compilations count towards its limit
     forward = torch.compile(model, mode=options.compiled) if options.compiled else model
     running = 0.0
 
@@ -341,6 +341,6 @@ def in_turns(reference: Turn, candidate: Turn, rounds: int = 5) -> tuple[list[fl
 
     Each runs once before, untimed: the candidate first, so that it fails early.
     """
-    for turn in (candidate, reference):  # a candidate that cannot run says so at once
+    for turn in (candidate, reference):  # a candidate that cannot run fails early
         turn()
     return take_turns(reference, candidate, range(rounds))

@@ -103,7 +103,7 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "16 bits": {"half": True},
     "4 pieces": {"pieces": 4},
 }
-"""What the lesson changes in a loop, one thing at a time."""
+"""The changes of a loop that the lesson tries, one at a time."""
 
 
 def make_step(
@@ -159,7 +159,7 @@ STEPS: Mapping[str, Mapping[str, Any]] = {
     "memory": {**_ONE_BY_ONE, "sizes": (32, 2048, 10), "batch": 2048},
     "compute": {**_FUSED, "sizes": (*[768] * 3, 10), "batch": 1536},
 }
-"""Five loops of one size for every card, as recorded; each has its name's regime on a simulated T4."""
+"""The five recorded loops, of the same size on every device; on a simulated T4 each is in its regime."""
 
 STEP_CHANGES: Mapping[str, Mapping[str, Any]] = {
     "none": {},

@@ -1,4 +1,4 @@
-"""Prints lesson 07's five loops on every simulated card: their batches, and what sets their pace."""
+"""Prints lesson 07's five loops on every simulated card: batch size, regime and facts."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def training_step(
     ``loss_of`` runs the model on its batch and returns the loss.
     """
     dtype = DTYPES.get(precision)
-    # The usual first scale, 2**16, may overflow, and then the first steps change nothing.
+    # With the default scale, 2**16, gradients may overflow, and the first steps would be skipped.
     scaler = torch.amp.GradScaler(device.type, init_scale=2.0**10, enabled=precision == "fp16")
 
     def step() -> None:

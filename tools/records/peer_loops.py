@@ -1,4 +1,4 @@
-"""Training loops of other packages beside the barest one that PyTorch allows; prints a table.
+"""Times training loops of other packages against a plain PyTorch loop, and prints a table.
 
 ``python -m tools.records.peer_loops [cpu|cuda]`` times the loops of the packages that are installed, each as
 its own documentation begins. All train the same small MLP from the same weights with batches of 64 from a

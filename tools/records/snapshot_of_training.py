@@ -1,4 +1,4 @@
-"""The memory snapshot that is shipped: three steps of a small training. Run it with ``python -m``."""
+"""Records the shipped memory snapshot: three steps of a small training. Run it with ``python -m``."""
 
 from __future__ import annotations
 

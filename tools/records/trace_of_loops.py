@@ -1,4 +1,4 @@
-"""The trace that is shipped: five loops of lesson 07 on a simulated T4. Run it with ``python -m``."""
+"""Records the shipped trace: five loops of lesson 07 on a simulated T4. Run it with ``python -m``."""
 
 from __future__ import annotations
 

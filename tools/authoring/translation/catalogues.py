@@ -1,7 +1,6 @@
-"""The catalogues of a language: what the course says, collected from its sources, and what it is in that
-language.
+"""The gettext catalogues of a language: extracting texts from the course, reading, updating and writing them.
 
-One gettext file for each lesson, each package of helpers and content, and each page, in
+There is one .po file for each lesson, each package of helpers and content, and each page, in
 ``course_language/LANGUAGE/``.
 """
 
@@ -31,12 +30,12 @@ from tools.authoring.translation import code, programs, prose
 
 LANGUAGES = ROOT / "course_language"
 GENERATED = frozenset({"course-map", "lesson-links", "start", "short-path"})
-"""Parts of pages that depend on where the course lives: made anew in the other language, not translated."""
+"""Generated parts of pages that depend on the repository: generated in each language, not translated."""
 _DATE = dt.datetime(2026, 11, 23, tzinfo=dt.timezone.utc)
-"""gettext wants one; a changing one would be a change of every file."""
+"""The fixed date in the header that gettext requires, so that files change only with their texts."""
 LOCALES = {"zh": "zh_CN"}
 _CLAIMED = "course_lessons.shared"
-"""The package whose catalogue has the claims."""
+"""The package whose catalogue contains the claims."""
 _PAGES = ("README.md", "colab_links.md", "workshop/*.md", "handbook/*.md", "handbook/errors/*.md")
 _PAGES += ("site/*.md",)
 
@@ -127,7 +126,7 @@ def _claims(root: Path) -> Iterator[Text]:
 def _notebook(path: Path) -> Iterator[Text]:
     """Yield the texts of a notebook's Markdown and code cells, except generated cells."""
     course = load_course(path.parent / "course.yml")
-    home = course.page("") if course.repository else ""  # a course with a name links to GitHub
+    home = course.page("") if course.repository else ""  # with a repository, links are GitHub URLs
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     own_cells = [cell for cell in cells if "generated" not in cell["metadata"].get("tags", ())]
     sources = {cell["id"]: "".join(cell["source"]) for cell in own_cells}

@@ -1,7 +1,6 @@
-"""Which strings of a notebook's cell are texts for a reader: two words or more, labels, and the cell's own
-keys.
+"""Finds the strings of a notebook's cell that are texts for a reader: of two words or more, labels, own keys.
 
-A cell is plain Python without `_()`, so that a learner reads what it does. Elsewhere texts are marked.
+A cell is plain Python without `_()`, for the learner's sake. Elsewhere texts are marked.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Functions and arguments whose strings are read even where they are single words.
+# Functions and arguments whose strings are texts even if they are single words.
 _LABELLING = _words(
     "annotate axhline axvline bar barh card curves hist legend measure plot print set_title set_xlabel "
     "set_ylabel show_table table text title try_out xlabel ylabel"
 )
 _LABELS = _words("desc label title unit xlabel ylabel head")
-# Functions and arguments whose strings are looked for, or are values of a program.
+# Functions and arguments whose strings are never texts.
 _NOT_READ = _words("Path compile device eval exec findall get getattr glob match open rglob search split sub")
 _VALUES = _words("choices encoding family mode style")
 _NAMES = _words("None True False cpu cuda data log measured modelled mps off published recorded sim x xpu y")
@@ -147,7 +146,7 @@ def _find(node: ast.AST, names: set[str], label: bool) -> Iterator[ast.expr]:
     """Yield the text nodes below a node; ``names`` are never texts, with ``label`` a single word is one."""
     if (found := message(node)) is not None:
         text, values = found
-        for value in values:  # of the words that a program chooses among, the reader sees one
+        for value in values:  # words in a conditional expression are shown
             yield from _find(value.value, names, isinstance(value.value, (ast.IfExp, ast.BoolOp)))
         if text not in names and reads_as_text(text, label):
             yield node

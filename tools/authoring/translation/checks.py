@@ -1,4 +1,4 @@
-"""What is wrong with a translation, as far as a program can tell."""
+"""Automatic checks of a translated text against the English."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HAN = r"[\u4e00-\u9fff]"
 _CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
 _ADDRESS = re.compile(r"\]\(([^)\s]*)[^)]*\)|(?:src|href)=\"([^\"]*)\"|(https?://[^\s)\"'，。；]+)")
 _NUMBER = re.compile(r"(?<![\w.#])\d+(?:[.,]\d+)*")
-# Counted in another way.
+# Large numbers and months, which the languages write differently.
 _LARGE = re.compile(r"\d[\d.,]*[ -]?(?:million|billion|thousand|百万|万|亿|千|月)")
 _BREAK = re.compile(r"<br>|</?(?:details|summary)>")
 _HTML = re.compile(r"</?[a-zA-Z][^<>]*>")
@@ -83,7 +83,7 @@ def problems(english: str, other: str, base: Path | None = None) -> list[str]:
         wanted, got = parts(english), parts(other)
         lost, new = wanted - got, got - wanted
         if what == "values":
-            lost -= Counter(_PLURAL.findall(english))  # an s, a th: Chinese has none
+            lost -= Counter(_PLURAL.findall(english))  # plural s or ordinal th, which Chinese lacks
         if what == "numbers" and (lost or new):
             wanted, got = (parts(_LARGE.sub("", text)) for text in (english, other))
             lost, new = wanted - got, got - wanted
@@ -92,7 +92,7 @@ def problems(english: str, other: str, base: Path | None = None) -> list[str]:
             found.append(f"other {what}: {shown[0]} became {shown[1]}")
     for edge in (r"\A\s*", r"\s*\Z"):
         was, now = (re.search(edge, text).group() for text in (english, other))
-        full = other[0 if "A" in edge else -1] in "，。；：！？（）、“”"  # has its own space
+        full = other[0 if "A" in edge else -1] in "，。；：！？（）、“”"  # includes a space
         if was != now and not (full and now == "" and "\n" not in was):
             found.append(f"it begins or ends with other spaces: {was!r} became {now!r}")
     if english.count("**") != other.count("**"):

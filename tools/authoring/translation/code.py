@@ -1,6 +1,6 @@
-"""The code of a cell: its comments and texts, and the same cell with others in their place.
+"""Extracts comments and texts from a cell's code, and replaces them.
 
-Positions inside an f-string are right from Python 3.12 on; an older one cannot do this.
+It needs Python 3.12 or later, where ast gives correct positions inside f-strings.
 """
 
 from __future__ import annotations

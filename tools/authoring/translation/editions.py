@@ -1,4 +1,4 @@
-"""The course in another language: its notebooks and pages, made of the English ones and the catalogues.
+"""Generates translated notebooks and pages from the English ones and the catalogues.
 
 Run as a program with ``COURSE_LANGUAGE`` set it prints them as JSON, so that what generates headers, tasks
 and footers speaks that language: ``COURSE_LANGUAGE=zh python -m tools.authoring.translation.editions``.
@@ -80,7 +80,7 @@ def relink(text: str, path: str, language: str, known: Iterable[str], headings: 
         goal = translated_path(target, language) if target in known else target
         return posixpath.relpath(goal, here or ".") + "/" * link[1].endswith("/") + end
 
-    parts = re.split(r"(?ms)(^ *```.*?^ *```)", text)  # a program's brackets are no link
+    parts = re.split(r"(?ms)(^ *```.*?^ *```)", text)  # code blocks contain no links
     parts[::2] = [_LINK.sub(there, part) for part in parts[::2]]
     parts[1::2] = [part.replace("%run ../", "%run ../../") for part in parts[1::2]]
     return "".join(parts)
@@ -123,7 +123,7 @@ class _Edition:
         if end == "ipynb":
             words = catalogues.translations(self.language, f"{name}.po")
             return self.notebook(path, text, words)
-        if path == claims.PAGE:  # made whole of texts that the catalogues of its programs have
+        if path == claims.PAGE:  # generated; its texts are in the catalogues of packages
             return self.markdown(path, claims.page())
         return self.page(path, text, catalogues.translations(self.language, f"pages/{name}.po"))
 
@@ -141,7 +141,7 @@ class _Edition:
         text = re.sub(r"(?m)^(<a id=.*\n\n)?#{2,6} (.+)$", self._with_anchor, text)
         text = prose.rewrite(text, lambda piece: words.get(piece, piece), catalogues.GENERATED)
         text = re.sub(r'(catch_up\("\d\d", )"([^"]+)"', self._translate_catch_up, text)
-        # A command opens this language's lessons.
+        # Commands in the text open this language's lessons.
         text = re.sub(r"(?<= notebooks/)(?=\d\d_\w+\.ipynb`)", f"{self.language}/", text)
         if catalogues.GENERATED.intersection(pages.PAGES.get(path, ())):
             text = pages.render(self.course, path, text)

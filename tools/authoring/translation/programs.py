@@ -1,4 +1,4 @@
-"""The texts of a program, for Babel: what stands in gettext's functions, and the fields of exercises."""
+"""A Babel extractor for Python files: arguments of gettext functions, and text fields of exercises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a translation is, and what in it is out of step with the English."""
+"""The progress of a translation, and its problems."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Markdown taken apart into the pieces that are translated, and put together again.
+"""Splits Markdown into the pieces that are translated, and replaces them.
 
 A piece is a heading, a paragraph, an item of a list, a row of a table or a comment of a Python program.
-Other code, formulas, markup alone and what has no words stay as they are.
+Other code, formulas, mere markup and pieces without words stay unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def rewrite(markdown: str, change: Callable[[str], str], leave: frozenset[str] =
             lead = lead or re.match(r"\s*", text).group()
             whole = "\n".join([text.strip(), *(line.strip() for line in rest)])
             whole = re.sub(r"(?<![\\])\n", " ", whole) if "<br" not in whole else whole
-            badges = "".join(_BADGE.findall(whole))  # there only while the course has a name
+            badges = "".join(_BADGE.findall(whole))  # present only if the course has a repository
             bare = _BADGE.sub("", whole)
             done.append(lead + (change(bare) + badges if has_words(bare) else whole))
             held.clear()
