@@ -17,7 +17,7 @@ FURTHER = "Further"
 """The optional section after these, with material beyond the main line."""
 
 COLLECTIONS = {"08"}
-"""Lessons that are collections to read in parts; their sections' minutes are not checked."""
+"""Lessons that are collections to read in parts, which may take more than 90 minutes."""
 
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _FORBIDDEN = [

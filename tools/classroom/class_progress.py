@@ -121,6 +121,7 @@ class Classroom:
         ]
 
         def order(one: Misconception) -> tuple[bool, int, int, str]:
+            """Return a sort key: exercises' own diagnoses first, then those of most learners."""
             is_common = one.diagnosis not in known()[one.exercise].diagnoses
             return is_common, -len(one.learners), -one.times, one.exercise
 

@@ -39,6 +39,7 @@ class SqueezeExcitation(nn.Module):
         self.expand, self.gate = nn.Conv2d(squeezed, channels, 1), gate()
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x, (batch, channels, height, width), with its channels scaled."""
         gate = self.expand(self.act(self.reduce(x.mean((2, 3), keepdim=True))))
         return x * self.gate(gate)
 
@@ -53,6 +54,7 @@ class Residual(nn.Module):
         self.shortcut = nn.Identity() if same else _conv_norm(inside, outside, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the body's output plus the shortcut, after ReLU."""
         out = self.body(x)
         out += self.shortcut(x)
         return self.act(out)
@@ -114,6 +116,7 @@ class DenseBlock(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x and the outputs of all layers, concatenated along the channels."""
         features = [x]
         for layer in self.layers:
             features.append(layer(torch.cat(features, 1)))
@@ -148,6 +151,7 @@ class InvertedResidual(nn.Module):
         self.residual = stride == 1 and inside == outside
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return the body's output, plus x where the shapes are the same."""
         return self.body(x) + x if self.residual else self.body(x)
 
 
@@ -196,6 +200,7 @@ class ChannelNorm(nn.LayerNorm):
     """Layer norm over the channels of images in (batch, channels, height, width)."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x normalised over its second dimension."""
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
@@ -210,6 +215,7 @@ class ConvNeXtBlock(nn.Module):
         self.scale = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return x plus the block's scaled output."""
         out = self.body(self.depthwise(x).permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
         return x + out * self.scale.reshape(1, -1, 1, 1)
 

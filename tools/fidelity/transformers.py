@@ -38,6 +38,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the attention's output; ``mask`` is added to the scores."""
         batch, tokens, width = x.shape
         if len(self.first) == 1:
             joint = self.first[0](x).reshape(batch, tokens, 3, self.heads, width // self.heads)
@@ -121,6 +122,7 @@ class ViT(nn.Module):
         self.classes = nn.Linear(shape.width, classes)
 
     def forward(self, images: Tensor) -> Tensor:
+        """Return the scores of the classes, (batch, classes), of images (batch, 3, 224, 224)."""
         x = self.patches(images).flatten(2).transpose(1, 2)
         x = torch.cat([self.first.expand(len(x), -1, -1), x], 1) + self.places
         return self.classes(self.norm(self.layers(x))[:, 0])
@@ -170,6 +172,7 @@ class Bert(nn.Module):
             self.head = nn.Sequential(*dense, scores)
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Return the head's output for token ids (batch, tokens), or for embeddings without ``embedded``."""
         x, mask = tokens, None
         if self.words is not None:
             places = torch.arange(tokens.shape[1], device=tokens.device)
@@ -220,6 +223,7 @@ class Gpt(nn.Module):
         self.again = again
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Return the scores, (batch, tokens, words), of token ids (batch, tokens)."""
         places = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.drop(self.words(tokens) + self.places(places))
         for layer in self.layers:
@@ -266,6 +270,7 @@ class LlamaLayer(nn.Module):
         self.down = nn.Linear(shape.inner, width, bias=False)
 
     def forward(self, x: Tensor, angles: Tensor) -> Tensor:
+        """Return the layer's output, (batch, tokens, width); ``angles`` as for `rotary_embedding`."""
         batch, tokens, width = x.shape
         normal = self.norm1(x)
         query, key, value = (part(normal).view(batch, tokens, -1, self.head) for part in self.first)
@@ -296,6 +301,7 @@ class Llama(nn.Module):
         self.register_buffer("angles", torch.zeros(places, 1, shape.width // shape.heads // 2, 2))
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Return the scores, (batch, tokens, words), of token ids (batch, tokens)."""
         x, angles = self.words(tokens), self.angles[: tokens.shape[1]]
         for layer in self.layers:
             x = layer(x, angles)

@@ -166,6 +166,7 @@ class _Edition:
         from tools.authoring.form import dumps
 
         def translate(piece: str) -> str:
+            """Return the translation of a piece, or the piece itself if there is none."""
             return words.get(piece, piece)
 
         notebook = nbformat.reads(text, as_version=4)
