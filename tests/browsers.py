@@ -9,16 +9,15 @@ from contextlib import contextmanager
 import support
 from playwright.sync_api import Browser, sync_playwright
 
-from tools.authoring.sheets import FLAGS
-from tools.authoring.sheets import browser as found_browser
+from tools.authoring.sheets import FLAGS, find_browser
 
 SECOND = 1000  # what playwright counts in
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Start a headless Chromium; skip the test where there is none."""
-    found = found_browser()
+    """Start a headless Chromium; skip the test if none is installed."""
+    found = find_browser()
     with sync_playwright() as p:
         if found is None and not os.path.exists(p.chromium.executable_path):
             support.skip(

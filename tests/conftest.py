@@ -1,4 +1,4 @@
-"""What every test gets: the markers, and a progress file that is not the learner's."""
+"""Shared configuration of the tests: markers, distribution, and a progress file for each test."""
 
 import gc
 import itertools
@@ -14,6 +14,7 @@ sys.modules.setdefault("rfc3987_syntax", None)  # as in tools: pytest's plugins 
 
 
 def pytest_configure(config):
+    """Register the markers."""
     config.pluginmanager.import_plugin("support")  # prints recorded tables
     config.addinivalue_line("markers", "slow: takes seconds; left out by test --quick")
     config.addinivalue_line("markers", "notebook: runs a whole lesson; two at once at most")
@@ -24,7 +25,7 @@ def pytest_configure(config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    """Leave out a file that has none of the few tests asked for: to import them all takes ten seconds."""
+    """Skip importing files without tests of the marker asked for, which would take ten seconds for all."""
     wanted = config.option.markexpr.partition(" ")[0]
     if collection_path.suffix == ".py" and wanted in ("notebook", "everywhere", "serial"):
         text = collection_path.read_text(encoding="utf-8")
@@ -40,16 +41,16 @@ LONGEST = (
     *("record", "cluster", "lesson06", "fidelity", "catch_up", "bundle", "notebook_form"),
     *("readme", "lesson07", "workshop", "home"),
 )
-"""The order of tests: first whole lessons, then files, the longest first. Where two workers share them, what
-comes last should be short, or one of them waits."""
+"""The order in which xdist's workers start tests: lessons, then files, the longest first, so that no worker
+has to wait at the end."""
 
 BY_LESSON = ("test_exercises.py", "test_as_shipped.py", "test_translated_lessons.py")
-"""Files whose tests the workers share lesson by lesson; of other files one worker gets all tests."""
+"""Files whose tests are distributed to workers by lesson; any other file goes to one worker as a whole."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Distribute tests as ``--dist loadfile`` does, those of `BY_LESSON` in smaller parts."""
+    """Distribute tests as ``--dist loadfile`` does, but those of `BY_LESSON` lesson by lesson."""
     if config.option.dist != "loadfile":
         return None
     from xdist.scheduler import LoadScopeScheduling
@@ -64,12 +65,13 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(config, items):
+    """Sort the tests by `_order` in workers of xdist."""
     if hasattr(config, "workerinput"):
         items.sort(key=_order)
 
 
 def _order(item):
-    """Return the sort key of a test: lessons before the other files, in the order of the lists above."""
+    """Return a test's sort key: lessons before other files, in the order of the lists above."""
     if item.get_closest_marker("notebook"):
         group, known, name = 0, LESSONS, item.name.partition("[")[2][:-1]
     else:
@@ -95,7 +97,7 @@ def pytest_unconfigure():
 
 @pytest.fixture(autouse=True)
 def _quick_collection():
-    """What stands imported is no garbage: ``gc.collect()``, which checks and devices call, passes it by."""
+    """Freeze the objects of imported modules, so that ``gc.collect()`` in checks and devices is faster."""
     if _frozen_at[0] != len(sys.modules):
         _seed_without_a_stack()
         gc.collect()
@@ -107,7 +109,7 @@ _NO_STACK = SimpleNamespace(**vars(traceback) | {"format_stack": list})
 
 
 def _seed_without_a_stack():
-    """``manual_seed`` notes the stack for each kind of GPU that is not in use: that takes milliseconds."""
+    """Make ``manual_seed`` skip its stack traces for unused kinds of GPU, which take milliseconds."""
     for name in ("torch.cuda", "torch.xpu", "torch.mtia"):
         if hasattr(sys.modules.get(name), "traceback"):
             sys.modules[name].traceback = _NO_STACK
@@ -118,7 +120,7 @@ _number = itertools.count()
 
 @pytest.fixture(autouse=True)
 def _own_progress(request, monkeypatch, tmp_path_factory):
-    """A file of its own; a folder for each test would take longer than most of them."""
+    """Set ``COURSE_PROGRESS`` to a file of the test's own; a folder for each would take too long."""
     if "tmp_path" in request.fixturenames:
         folder = request.getfixturevalue("tmp_path")
         name = "progress.jsonl"
@@ -129,7 +131,7 @@ def _own_progress(request, monkeypatch, tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _same_process(monkeypatch):
-    """A command that hands over to another program would take the place of the test run."""
+    """Make ``os.execve`` fail, so that no command replaces the test run."""
 
     def refuse(*call):
         raise AssertionError(f"a test wanted to become {call[0]}")
@@ -139,7 +141,7 @@ def _same_process(monkeypatch):
 
 @pytest.fixture
 def simulated():
-    """Skip the test where no device can be simulated."""
+    """Return simgpu; skip the test if no device can be simulated."""
     from support import skip
 
     import simgpu
@@ -151,5 +153,5 @@ def simulated():
 
 @pytest.fixture
 def two_devices(simulated):
-    """Two simulated T4s, in a process that may hold more or fewer from the test before."""
+    """Enable two simulated T4s, however many the process had before."""
     simulated.enable(devices=2)

@@ -24,7 +24,7 @@ CASES = yaml.safe_load(Path(__file__).with_name("explain_cases.yml").read_text(e
 
 
 def pairs(name: str) -> list[tuple[str, str]]:
-    """Return a list of the cases: the entry that answers, and what was said."""
+    """Return the cases of a group: the title of the entry that should answer, and the message."""
     return [(case["entry"], case["said"]) for case in CASES[name]]
 
 
@@ -62,7 +62,7 @@ Root Cause (first observed failure):
 
 
 def bare(message: str) -> str:
-    """Return a message without its exception's name, as C++ and loggers print it."""
+    """Return a message without the exception's name, as C++ code and loggers print it."""
     name, colon, rest = message.partition(": ")
     is_name = name.split(".")[-1].endswith(("Error", "Exception", "Warning", "Unsupported"))
     return rest if colon and is_name and " " not in name else message
@@ -109,7 +109,7 @@ WRAPPED: dict[str, Callable[[str], str]] = {
 
 @dataclass
 class Row:
-    """Right answers of one kind of question."""
+    """Counts of right answers for one kind of question."""
 
     name: str
     asked: int = 0
@@ -120,7 +120,7 @@ class Row:
     misses: list[str] = field(default_factory=list)
 
     def add(self, question: str, right: Iterable[str]) -> None:
-        """Ask, and count; ``right`` are the titles of the entries that answer, none where nothing does."""
+        """Ask a question and count the answer; ``right`` are acceptable titles, empty for no match."""
         right, found = set(right), [entry.title for entry in find(question)]
         self.asked += 1
         good = found[:1] == [] if not right else bool(found) and found[0] in right
@@ -136,7 +136,7 @@ class Row:
 
 
 def own_messages() -> Iterator[tuple[str, set[str]]]:
-    """Yield each entry's first message, as it is printed, with the titles of all entries that it is of."""
+    """Yield each entry's first message as printed, with the titles of all entries that it belongs to."""
     for entry in entries():
         message = entry.forms[0].replace("…", "0x7f 12").strip()
         if len(normalize(bare(message)).split()) >= 3:  # a shorter one needs its exception's name
@@ -144,7 +144,7 @@ def own_messages() -> Iterator[tuple[str, set[str]]]:
 
 
 def tables() -> list[list[Row]]:
-    """Ask everything, and return the tables."""
+    """Ask all questions and return the tables of counts."""
     noise = [Row(name) for name in NOISE]
     wrapped = [Row(name) for name in WRAPPED]
     around = {entry.title for entry in entries() if entry.anchor in WRAPPERS}

@@ -1,4 +1,4 @@
-"""What the notebook tests share: the lessons, a clean environment for kernels, running, reporting."""
+"""Helpers of the notebook tests: the lessons, a clean environment for kernels, running, reporting."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ EACH_LESSON = [
     pytest.param(lesson, id=lesson.id, marks=[pytest.mark.serial] * (lesson.id in _ALONE))
     for lesson in LESSONS
 ]
-"""The lessons as parameters of a test."""
+"""The lessons as parameters for ``pytest.mark.parametrize``."""
 
 _NO_COMPARISON = [
     translation(language)
@@ -47,15 +47,15 @@ _NO_COMPARISON = [
     .removeprefix("id}")
     for language in languages()
 ]
-"""What `predictions` says in each language."""
+"""The message of `predictions` about an impossible comparison, in each language."""
 
 _UNWANTED = re.compile(r"COURSE_|PYTEST_|COLAB_|KAGGLE_|IPYTHON|JUPYTER_|MPLBACKEND$|PYTHONWARNINGS$")
 
 
 def kernel_env(folder: Path, **extra: str) -> dict[str, str]:
-    """Return the environment for a kernel: guarded, with nothing of the user's own set-up.
+    """Return the environment variables for a kernel: with the guard, without the user's own settings.
 
-    Its progress, settings and refused connections are kept in ``folder``; ``extra`` are further variables.
+    Progress, settings and the log of refused connections are in ``folder``; ``extra`` are further variables.
     """
     env = {name: value for name, value in os.environ.items() if not _UNWANTED.match(name)}
     path = [str(GUARD), *filter(None, [env.get("PYTHONPATH")])]
@@ -74,13 +74,13 @@ def kernel_env(folder: Path, **extra: str) -> dict[str, str]:
 
 
 def network_attempts(folder: Path) -> list[str]:
-    """Return the hosts that a kernel started with ``kernel_env(folder)`` asked for."""
+    """Return the hosts that a kernel with the environment ``kernel_env(folder)`` tried to reach."""
     log = folder / "network.log"
     return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
 
 
 def git(folder: Path, *words: object) -> str:
-    """Run git in a folder, as nobody in particular, and return what it says."""
+    """Run git in a folder with a test identity and return its stdout; fail the test if it fails."""
     settings = ("user.name=test", "user.email=test@localhost", "commit.gpgsign=false")
     options = [word for setting in settings for word in ("-c", setting)]
     command = ["git", *options, *map(str, words)]
@@ -90,7 +90,7 @@ def git(folder: Path, *words: object) -> str:
 
 
 def working_copy(folder: Path) -> Path:
-    """Commit the working tree, with what is edited and new in it, in a git repository of its own."""
+    """Copy the working tree, with uncommitted and new files, to ``folder`` as a git repository."""
     for name in filter(None, git(ROOT, "ls-files", "-co", "--exclude-standard", "-z").split("\0")):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def working_copy(folder: Path) -> Path:
 
 
 def command(module: ModuleType, *words: object, **more: Any) -> int:
-    """Call a command as its line does, and return its exit status."""
+    """Run a command's module with arguments as from the command line, and return its exit status."""
     parser = argparse.ArgumentParser()
     module.add_arguments(parser)
     return module.main(parser.parse_args(list(map(str, words))), **more)
@@ -113,14 +113,14 @@ def code_cells(nb: NotebookNode) -> list[NotebookNode]:
 
 
 def notebook(*sources: str) -> NotebookNode:
-    """Return a small notebook of code cells, as a fixture."""
+    """Return a notebook with a code cell for each source."""
     nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in sources])
     nb.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return nb
 
 
 def execute(nb: NotebookNode, folder: Path, **extra: str) -> NotebookNode:
-    """Run a small notebook in a real kernel in ``folder``; an error in a cell is kept as output."""
+    """Execute a notebook in a kernel started in ``folder``; errors in cells become outputs."""
     where = {"metadata": {"path": str(folder)}}
     client = nbclient.NotebookClient(nb, timeout=60, allow_errors=True, resources=where)
     return client.execute(env=kernel_env(folder, **extra))
@@ -128,7 +128,7 @@ def execute(nb: NotebookNode, folder: Path, **extra: str) -> NotebookNode:
 
 @dataclass
 class Nbval:
-    """What nbval found in one notebook: cells that passed, and the others with what it said."""
+    """nbval's result for one notebook: how many cells passed, and the names and messages of the others."""
 
     passed: int = 0
     others: list[str] = field(default_factory=list)
@@ -137,9 +137,9 @@ class Nbval:
 def nbval(
     paths: Sequence[Path], folder: Path, cell_timeout: float = CELL_TIMEOUT, **extra: str
 ) -> dict[str, Nbval]:
-    """Run nbval on notebooks, in one process of its own; return what it found in each, by name.
+    """Run nbval on notebooks in one subprocess; return the result of each by its stem.
 
-    The notebooks are overwritten with what ran.
+    The notebooks' files are overwritten with the executed ones.
     """
     ini, xml = folder / "pytest.ini", folder / "nbval.xml"
     ini.write_text("[pytest]\n", encoding="utf-8")
@@ -155,8 +155,8 @@ def nbval(
     for case in ET.parse(xml).iter("testcase"):
         report = next(found[stem] for stem in found if stem in case.attrib["classname"])
         if len(case) and any(part.tag in ("failure", "error", "skipped") for part in case):
-            said = "\n".join(part.text or part.get("message", "") for part in case)
-            plain = re.sub(r"\x1b\[[0-9;]*m|#x1B\[[0-9;]*m", "", said).strip()
+            text = "\n".join(part.text or part.get("message", "") for part in case)
+            plain = re.sub(r"\x1b\[[0-9;]*m|#x1B\[[0-9;]*m", "", text).strip()
             report.others.append(f"{case.attrib['name']}:\n{plain}")
         else:
             report.passed += 1
@@ -164,7 +164,7 @@ def nbval(
 
 
 def nbval_problems(nb: NotebookNode, found: Nbval) -> Iterator[str]:
-    """Say what is wrong with an nbval run: failures first, then what was never run or compared."""
+    """Yield what is wrong with an nbval run: failures first, then what was not run or not compared."""
     yield from found.others
     if found.passed != len(code_cells(nb)):
         yield f"{found.passed} of {len(code_cells(nb))} code cells passed"
@@ -177,7 +177,7 @@ def nbval_problems(nb: NotebookNode, found: Nbval) -> Iterator[str]:
 
 
 def outcomes(nb: NotebookNode) -> dict[str, list[str]]:
-    """Return what each check in an executed notebook said, in order, by exercise id."""
+    """Return the outcomes of all checks in an executed notebook, in order, by exercise id."""
     found: dict[str, list[str]] = {}
     for output in (output for cell in code_cells(nb) for output in cell.outputs):
         if result := output.get("data", {}).get(RESULT_MIME):
@@ -186,19 +186,22 @@ def outcomes(nb: NotebookNode) -> dict[str, list[str]]:
 
 
 def results(nb: NotebookNode) -> dict[str, str]:
-    """Return the last outcome of every check in an executed notebook, by exercise id."""
-    return {exercise: said[-1] for exercise, said in outcomes(nb).items()}
+    """Return the last outcome of each exercise's check in an executed notebook, by exercise id."""
+    return {exercise: each[-1] for exercise, each in outcomes(nb).items()}
 
 
 def keep(path: Path) -> None:
-    """Keep the executed copy of a lesson, if there is one."""
+    """Copy an executed lesson to `EXECUTED`, if the file exists."""
     if path.exists():
         EXECUTED.mkdir(exist_ok=True)
         shutil.copy(path, EXECUTED)
 
 
 def executed_problems(nb: NotebookNode, least: int = 10) -> Iterator[str]:
-    """Say what a learner should not see in an executed lesson, cell by cell."""
+    """Yield what a learner should not see in an executed lesson, cell by cell.
+
+    ``least`` is the number of code cells that a lesson must have at least.
+    """
     cells = code_cells(nb)
     ran = [cell for cell in cells if cell.execution_count]
     if len(ran) < max(least, len(cells)):
@@ -210,6 +213,7 @@ def executed_problems(nb: NotebookNode, least: int = 10) -> Iterator[str]:
 
 
 def _output_problem(output: NotebookNode) -> str | None:
+    """Return what is wrong with an output, such as an error or a picture without alt text, or None."""
     if output.output_type == "error":
         return f"raised {output.ename}: {output.evalue}"
     if output.output_type == "stream":

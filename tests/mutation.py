@@ -45,7 +45,7 @@ EXCHANGE: dict[type[ast.AST], tuple[type[ast.AST], ...]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One faulty copy: its source, and the changed lines as ``old => new``."""
+    """A mutated function: its source, and the changed lines as ``old => new``."""
 
     source: str
     change: str
@@ -53,7 +53,7 @@ class Mutant:
 
 @dataclass(frozen=True)
 class _Slot:
-    """A place in a tree that holds a node: a field of its parent, or an item of such a field."""
+    """A position in a syntax tree that holds a node: a field of its parent, or an item of a field's list."""
 
     parent: ast.AST
     field: str
@@ -90,12 +90,12 @@ def mutants(source: str) -> list[Mutant]:
 
 
 def survivors(exercise: Exercise, limit: float = 2.0) -> tuple[int, list[Mutant]]:
-    """Feed every mutant of an exercise's reference to its check.
+    """Run an exercise's check on every mutant of its reference.
 
     Returns
     -------
     tuple
-        How many mutants were tried, and those whose answer the check calls right.
+        The number of mutants, and the list of those that the check accepts.
     """
     exercise = copy.copy(exercise)
     exercise.result(exercise.reference() if exercise.wants_value else exercise.reference)
@@ -119,7 +119,7 @@ def survivors(exercise: Exercise, limit: float = 2.0) -> tuple[int, list[Mutant]
 
 
 def _slots(tree: ast.AST) -> Iterator[_Slot]:
-    """Walk what a fault may touch: no annotations, decorators, docstrings or error texts."""
+    """Yield the slots that may be mutated: none in annotations, decorators, docstrings and error messages."""
     for name, value in ast.iter_fields(tree):
         if name in ("annotation", "returns", "decorator_list", "type_comment"):
             continue
@@ -140,7 +140,7 @@ def _is_docstring(node: ast.AST) -> bool:
 
 
 def _faults(slot: _Slot) -> list[Callable[[], None]]:
-    """Return what can be done to the tree at a slot, as functions that do it in place."""
+    """Return the mutations possible at a slot, as functions that change the tree in place."""
     node = slot.node
     faults: list[Callable[[], None]] = []
 

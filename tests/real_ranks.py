@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def run_on_ranks(program: str, ranks: int, folder: Path) -> None:
-    """Run ``program`` from ``folder``; each rank must end with the line ``rank N is through``."""
+    """Run a program on several ranks from ``folder``; each must end with the line ``rank N is through``."""
     if not (dist.is_available() and dist.is_gloo_available()):
         skip("this PyTorch comes without gloo", until="2027-11-30")
     file = folder / "program.py"

@@ -33,7 +33,7 @@ def test_lesson_runs_as_shipped_and_each_answer_in_its_place(lesson, tmp_path, r
     """One run for both: not seen is what an answer does to cells that do not name it (test_solved.py)."""
     exercises = exercises_of(lesson.id)
     shipped = nbformat.read(NOTEBOOKS / lesson.file, as_version=4)
-    expected = outputs.stored(load_course(), lesson)
+    expected = outputs.load_expected(load_course(), lesson)
     nb = tried_and_solved(outputs.with_expected(shipped, expected), exercises)
     path = tmp_path / lesson.file
     nbformat.write(nb, path)
@@ -57,7 +57,7 @@ def test_lesson_runs_as_shipped_and_each_answer_in_its_place(lesson, tmp_path, r
 
 
 def _compared(source: str, output: str | None) -> nbformat.NotebookNode:
-    """A notebook of one compared cell; its lesson's file stores ``output`` on stdout, or nothing."""
+    """Return a notebook with one compared cell; ``output`` is its stored stdout, none if empty."""
     nb = notebook(source)
     nb.cells[0].metadata["tags"] = ["nbval-check-output"]
     stream = {"output_type": "stream", "name": "stdout", "text": output}

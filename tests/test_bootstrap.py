@@ -85,7 +85,7 @@ def wheels(tmp_path_factory):
 
 
 def make_wheels(folder: Path) -> Path:
-    """Make tiny packages with the names of those that the course needs."""
+    """Build minimal wheels with the names of the packages that the course needs."""
     for version in ("2.13.0", "2.14.0"):
         make_wheel(folder, "torch", version, {"torch.py": FAKE_TORCH.format(version=version)})
     make_wheel(folder, "jupyterlab", "4.9.9", {"jupyterlab/__main__.py": FAKE_LAB})
@@ -100,7 +100,7 @@ def make_wheels(folder: Path) -> Path:
 
 
 def make_clone(folder: Path) -> Path:
-    """Make a small copy of the course: the command line and a list of requirements."""
+    """Create a small copy of the course with the command line and a list of requirements."""
     (folder / "course_utils").mkdir(parents=True)
     for name in EARLY:
         shutil.copy(ROOT / "course_utils" / name, folder / "course_utils")
@@ -115,7 +115,7 @@ def make_clone(folder: Path) -> Path:
 
 
 def variables(wheels: Path | None, **more: str) -> dict[str, str]:
-    """Return variables in which uv and pip have only the wheels made here, or nothing at all."""
+    """Return environment variables that restrict uv and pip to these wheels, or to nothing."""
     own = ("PIP_", "UV_", "COURSE_", "PYTHON", "JUPYTER_", "VIRTUAL_ENV")
     env = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     env |= {"PIP_CONFIG_FILE": os.devnull, "COURSE_TORCH": TORCH}
@@ -126,7 +126,7 @@ def variables(wheels: Path | None, **more: str) -> dict[str, str]:
 
 
 def without_uv() -> str:
-    """Return the PATH without the folders that hold a uv."""
+    """Return the PATH without folders that contain uv."""
     places = os.environ["PATH"].split(os.pathsep)
     return os.pathsep.join(place for place in places if not shutil.which("uv", path=place))
 
@@ -155,21 +155,21 @@ def run(clone: Path, env: dict[str, str], *words: str, code: str | None = None, 
 
 
 def ready(clone: Path, env: dict[str, str], *words: str, python=None) -> str:
-    """Call `lab --check`, which must end well; return what it said."""
+    """Call ``lab --check``, assert that it succeeds, and return its output."""
     done = run(clone, env, "lab", "--check", *words, python=python)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def refused(clone: Path, env: dict[str, str], *words: str, python=None, code=None) -> str:
-    """Call `lab --check`, which must stop with one sentence; return it."""
+    """Call ``lab --check``, assert that it fails with one sentence, and return that."""
     done = run(clone, env, "lab", "--check", *words, python=python, code=code)
     assert done.returncode == 1, done.stdout + done.stderr
     return one_sentence(done.stderr)
 
 
 def one_sentence(err: str) -> str:
-    """Return what was said on stderr, after asserting that it is a single line."""
+    """Return stderr's text, after asserting that it is a single line."""
     assert "Traceback" not in err
     lines = err.strip().splitlines()
     assert len(lines) == 1, lines
@@ -177,12 +177,12 @@ def one_sentence(err: str) -> str:
 
 
 def want(clone: Path, old: str, new: str) -> None:
-    """Change a word in what the clone asks for."""
+    """Replace a string in the clone's requirements."""
     (clone / "pyproject.toml").write_text(PYPROJECT.replace(old, new), encoding="utf-8")
 
 
 def unfinished(clone: Path) -> None:
-    """Take from the note that the set-up was finished."""
+    """Remove from course-env.json that the set-up was completed."""
     note = environment.read_record(clone / ".venv")
     del note["wanted"], note["extra"]
     environment.write_record(clone / ".venv", note)
@@ -197,7 +197,7 @@ def python_in(clone: Path, code: str, name: str = ".venv") -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory, wheels):
-    """A clone, in a path with a space and Chinese letters, after its first `lab --check`."""
+    """Return a clone after its first ``lab --check``; its path contains a space and Chinese characters."""
     if shutil.which("uv") is None:
         skip("uv is not installed here", "2027-11-30", missing=True)
     clone = make_clone(tmp_path_factory.mktemp("first") / "my course 课程")
@@ -209,7 +209,7 @@ def installed(tmp_path_factory, wheels):
 
 @pytest.fixture
 def clone(installed, tmp_path):
-    """A copy of it at another place: every test that uses it also tests a moved clone."""
+    """Return a copy of the installed clone at another path, so that every test also tests a moved clone."""
     place = tmp_path / "moved 搬家"
     shutil.copytree(installed, place, symlinks=True)
     return place
@@ -769,7 +769,7 @@ def test_what_changed_chooses_the_tests(tmp_path):
     write("course_lessons/lesson01/speedup.py", '"""Speed-up."""\n\nEXERCISE = None\n')
     write("course_lessons/lesson01/drawings.py")  # no exercise: it would choose no test
     write("notebooks/09_last.ipynb")
-    files, ids = changed.tests_of(tmp_path, changed.changed_files(tmp_path))
+    files, ids = changed.select_tests(tmp_path, changed.changed_files(tmp_path))
     assert ids == ["01.speedup"]
     assert files == [
         f"{changed.LESSON}[09]",

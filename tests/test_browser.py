@@ -54,7 +54,7 @@ def lab(tmp_path_factory):
 
 @contextmanager
 def jupyterlab(folder):
-    """Start a JupyterLab on a copy of the course; give its address, its token and the learner's folder."""
+    """Start JupyterLab on a copy of the course; yield its URL, its token and the learner's folder."""
     leave = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
     course = folder / "course"
     parts = ("course_utils", "course_language", "course_lessons", "simgpu", "notebooks")
@@ -106,7 +106,7 @@ def _wait_for(url, server, log, seconds=90):
 
 
 def _answer(page, cell, line):
-    """Type ``line`` in place of the exercise's return line, run the cell, return its output."""
+    """Replace the exercise's return line by ``line``, run the cell, and return its output."""
     cell.locator(".cm-line", has_text="return").click()
     page.keyboard.press("End")
     page.keyboard.press("Shift+Home")
@@ -116,7 +116,7 @@ def _answer(page, cell, line):
 
 
 def _run_all(browser, lab, name):
-    """Open a notebook, run all its cells, and see that each ran, in order and without a word of trouble."""
+    """Open a notebook, run all cells, and assert that each ran in order without errors."""
     address, token, _ = lab
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     page.set_default_timeout(60 * SECOND)
@@ -209,7 +209,7 @@ def test_lesson_00_in_jupyterlab(browser, lab, language):
 
 
 def _links(language):
-    """Return the first link, with an anchor if there is one, to each page that lessons link to."""
+    """Return one link to each page that lessons link to, with an anchor if there is one."""
     there = "" if language == "en" else f"{language}/"
     found = {}
     for lesson in LESSONS:
@@ -229,7 +229,7 @@ _IN_SIGHT = """anchor => {
 
 
 def _opens(page, link, path, anchor):
-    """Click a link to a page of the course; see it open as a text, at the anchor."""
+    """Click a link to a page of the course and assert that it opens as text, at the anchor."""
     link.scroll_into_view_if_needed()
     link.click()
     text = page.locator(".jp-MarkdownViewer:visible .jp-RenderedMarkdown")
@@ -275,7 +275,7 @@ def test_what_cells_show_links_to_pages_that_open(browser, lab):
 
 
 def _moves(page, box, key):
-    """Guess, then move each control of an explorer; return the words of every picture seen."""
+    """Enter a guess, then move each control of an explorer; return the texts of all pictures shown."""
     picture = box.locator("img").first
     movers = [*box.get_by_role("slider").all(), *box.get_by_role("checkbox").all()]
     seen = [picture.get_attribute("alt")]

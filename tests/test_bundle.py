@@ -42,7 +42,7 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """A clone of a small course, whose wheel needs no build tool."""
+    """Return a clone of a small course whose wheel needs no build tool."""
     folder = make_clone(tmp_path_factory.mktemp("bundle") / "my course 课程")
     system = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
     (folder / "pyproject.toml").write_text(system + PYPROJECT, encoding="utf-8")
@@ -179,7 +179,7 @@ print(__import__("course_utils").__file__)
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The course's own wheel, as it lies in the zip."""
+    """Return the path of the course's own wheel, as in the zip."""
     folder = tmp_path_factory.mktemp("whole")
     assert call(working_copy(folder / "clone"), "--output", folder / "a.zip") == 0
     with zipfile.ZipFile(folder / "a.zip") as packed:

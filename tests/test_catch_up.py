@@ -58,7 +58,7 @@ def _tiny():
 
 @pytest.fixture
 def tiny(monkeypatch, tmp_path):
-    """A notebook of a tiny lesson: its cells, which a test may change, and its shell."""
+    """Return a small lesson's cells, which a test may change, and its IPython shell."""
     nb, config = _tiny(), Config()
     config.HistoryManager.enabled = False
     shell = InteractiveShell(user_module=ModuleType("learner"), config=config)
@@ -243,7 +243,7 @@ def test_a_checkpoint_is_named(tiny, capsys, tmp_path):
 
 @pytest.fixture
 def clone(monkeypatch, tmp_path):
-    """A clone whose one lesson was edited after the last commit."""
+    """Return a clone whose only lesson was edited after the last commit."""
     root = tmp_path / "a clone"
     (root / "course_utils").mkdir(parents=True)
     (root / "notebooks").mkdir()

@@ -15,7 +15,7 @@ BITS = "a wrong bit (5 of 6) or a cut in what {}"
 
 
 def spoilt(whole: bytes, flips: int = 500, cuts: int = 100):
-    """Yield the bytes of a file with one bit wrong, or cut short."""
+    """Yield damaged copies of the bytes: ``flips`` with one bit flipped, ``cuts`` truncated."""
     draw = random.Random(0)
     for _ in range(flips):
         data = bytearray(whole)

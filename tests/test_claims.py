@@ -58,7 +58,7 @@ PRINTED = {"kind": "published", "source": {"title": "A page"}, "device": "NVIDIA
 
 
 def result(experiment, median, **fields):
-    """A result of a file, complete."""
+    """Return a complete result, as in a file of records."""
     times = (None, None, None) if fields.get("kind") == "published" else (median, median, 5)
     return {
         **{"experiment": experiment, "parameters": {}, "quantity": "time", "unit": "s"},
@@ -69,7 +69,7 @@ def result(experiment, median, **fields):
 
 @pytest.fixture
 def records(tmp_path, monkeypatch):
-    """An empty folder of records in place of the course's, and a function that puts a file there."""
+    """Replace the course's folder of records by an empty one; return it and a function that adds a file."""
     gpus = (evidence.FOLDER / "published_gpus.json").read_text(encoding="utf-8")
     (tmp_path / "published_gpus.json").write_text(gpus, encoding="utf-8")
     monkeypatch.setattr(evidence, "FOLDER", tmp_path)
@@ -87,7 +87,7 @@ def records(tmp_path, monkeypatch):
 
 
 def gains(*values, device="cuda", **fields):
-    """Pairs of results of which the second is so many times as fast."""
+    """Return pairs of results whose second is faster by a known factor."""
     return [
         result("resnet50_step", time, device=device, parameters=parameters, **fields)
         for batch, value in enumerate(values, 1)

@@ -62,7 +62,7 @@ VERSIONS = (
 
 @dataclass(eq=False)
 class Platform:
-    """Colab or Kaggle, as they were in 2026-08: what is installed there, and how the course knows it."""
+    """Colab or Kaggle as of 2026-08: the packages installed there, and how the course recognises it."""
 
     name: str
     pins: tuple[str, ...]
@@ -71,11 +71,11 @@ class Platform:
     python: Path = field(default=Path())
 
     def versions(self) -> dict[str, str]:
-        """What is installed, with versions, by distribution name."""
+        """The installed versions by distribution name."""
         return json.loads(_call(self.python, "-c", VERSIONS, cwd=self.python.parent))
 
     def forget_the_course(self) -> None:
-        """Take the course away again, so that the next lesson finds a new machine."""
+        """Uninstall the course, so that the next lesson starts on a new machine."""
         _call(self.python, "-m", "pip", "uninstall", "-q", "-y", "pytorch-gpu-course")
 
 
@@ -102,7 +102,7 @@ def _call(*command: object, cwd: Path | None = None) -> str:
 
 @pytest.fixture(scope="module", params=[COLAB, KAGGLE], ids=lambda platform: platform.name)
 def platform(request, tmp_path_factory):
-    """A Python with the platform's versions and with this one's other packages, course excepted."""
+    """Return a virtual environment with the platform's versions, and this Python's other packages."""
     folder = tmp_path_factory.mktemp(request.param.name)
     _call(sys.executable, "-m", "venv", folder)
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
@@ -122,14 +122,14 @@ def platform(request, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
-    """A git repository of the working tree, as pip finds it on GitHub."""
+    """Return a git repository of the working tree, in place of the one on GitHub."""
     folder = working_copy(tmp_path_factory.mktemp("repository"))
     return f"git+{folder.as_uri()}@main"
 
 
 @pytest.fixture
 def run(platform, repository, tmp_path, monkeypatch):
-    """Return a function that runs a lesson, or other cells, after its setup cell, run twice."""
+    """Return a function that runs a lesson, or other cells, after running its setup cell twice."""
     spec = tmp_path / "jupyter" / "kernels" / "as-in-the-cloud"
     spec.mkdir(parents=True)
     argv = [str(platform.python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]

@@ -28,7 +28,7 @@ def paragraphs(page):
 
 
 def contradictions(entry):
-    """Say what is against an entry: its sentence is gone, no record speaks to it, or one contradicts it."""
+    """Return what is wrong with an entry: sentence missing, no record for it, or one that contradicts it."""
     said = " ".join(entry["says"].split())
     around = [part for part in paragraphs(entry["page"]) if said in part]
     if not around:

@@ -21,16 +21,16 @@ ARGUMENTS = {
 
 
 class Begun(BaseException):
-    """Ends a script where it joins the group."""
+    """Raised in place of joining the process group, to end a script there."""
 
 
 def joins(source: str) -> bool:
-    """Whether some code joins a group that may be one of several GPUs."""
+    """Return whether code initialises a process group that may span several GPUs."""
     return any(not NO_GPU.match(source, call.end()) for call in CALL.finditer(source))
 
 
 def scripts() -> dict[str, str]:
-    """Find the code that joins a group: files, cells that write files, and examples in pages."""
+    """Return code that joins a process group: files, cells that write files, and examples in pages."""
     found = {}
     for room in ("course_lessons", "course_utils", "handbook", "simgpu", "tests", "tools"):
         for path in (ROOT / room).rglob("*.py"):
@@ -50,7 +50,7 @@ def scripts() -> dict[str, str]:
 
 
 def _cells(path: Path) -> list[tuple[str, str]]:
-    """Return the code of a notebook, each with its file's name where it writes one."""
+    """Return the code of a notebook's cells, with the file name for cells that write a file."""
     cells = []
     for cell in nbformat.read(path, as_version=4).cells:
         if cell.cell_type == "code":
@@ -62,7 +62,7 @@ def _cells(path: Path) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def begun(monkeypatch):
-    """Make this process the second rank of a machine with two GPUs; note how it joins the group."""
+    """Make this process rank 1 on a machine with two GPUs; return a dict of its device and ``device_id``."""
     seen = {"current": 0, "device_id": None}
 
     def choose(device):
@@ -87,7 +87,7 @@ def begun(monkeypatch):
 
 
 def run(name: str, source: str, folder: Path) -> None:
-    """Run a script until it joins the group; one that only offers `start` is asked to."""
+    """Run a script until it joins the process group; if it only defines ``start``, call that."""
     if name.startswith("course_lessons/"):  # a part of a package: it is imported
         __import__(module := name.removesuffix(".py").replace("/", "."))
         sys.modules[module].start()

@@ -16,7 +16,7 @@ CUDA13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
 
 
 def machine(*, torch="cuda", driver=None, device=None, ran=True, bf16=None, platform="local", **more):
-    """Return the facts of a machine, as `gather` returns them."""
+    """Return a machine's facts in the form that `gather` returns."""
     facts = {
         "platform": platform,
         "memory_gb": 16.0,

@@ -24,7 +24,7 @@ CONDA_NAMES = {"torch": "pytorch", "playwright": "playwright-python"}
 
 
 def differences(text: str) -> set[str]:
-    """Return in what an environment.yml differs from pyproject.toml."""
+    """Return how an environment.yml differs from pyproject.toml."""
     content = yaml.safe_load(text)
     items = [Requirement(item) for item in content["dependencies"] if isinstance(item, str)]
     listed = {(item.name, item.specifier) for item in items if item.name != "pip"}

@@ -44,7 +44,7 @@ for title, program in json.load(sys.stdin).items():
 
 
 def started(folder, command, text=""):
-    """Run a command in a folder where it finds the course, and return its output."""
+    """Run a command in a folder where it can import the course; return the completed process."""
     env = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -59,7 +59,7 @@ def started(folder, command, text=""):
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
-    """What all programs of a group say, from one process."""
+    """Return a function that runs all programs of a group in one process, for their messages by title."""
     known = {}
 
     def of_group(where):
@@ -211,7 +211,7 @@ def test_what_is_not_there_is_not_found(text):
 
 @pytest.fixture(scope="module")
 def tables():
-    """All questions of tests/explain_tables.py, asked."""
+    """Return the tables of all questions of tests/explain_tables.py."""
     return explain_tables.tables()
 
 
@@ -336,7 +336,7 @@ def test_an_error_in_a_checked_answer_is_the_last_one(capsys, monkeypatch):
 
 
 def asked(*words, text=""):
-    """Ask a Python without any package."""
+    """Run ``explain`` in a Python without site-packages; return the completed process."""
     return started(ROOT, ["-S", "-m", "course_utils", "explain", *words], text)
 
 

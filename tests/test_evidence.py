@@ -298,7 +298,7 @@ def mine():
 
 @pytest.fixture
 def pictures(monkeypatch):
-    """Collect the figures and their alternative text instead of showing them."""
+    """Collect figures and their alternative texts instead of showing them."""
     shown = []
     monkeypatch.setattr(plots, "present", lambda fig, alt: shown.append((fig, alt)))
     yield shown

@@ -38,7 +38,7 @@ ones eleven in twelve, and of the other right ones three in four."""
 
 
 def known(*of, slow=False):
-    """One known answer as the parameters of a test: its exercise, its name, and the answer."""
+    """Return a pytest.param of an exercise, an answer's name and the answer; marked slow if its check is."""
     exercise, name, *_ = of
     marks = [pytest.mark.slow] * (slow or exercise.id in DEAR)
     return pytest.param(*of, id=f"{exercise.id}-{name}", marks=marks)
@@ -146,7 +146,7 @@ def test_texts_and_numbers_of_an_exercise(exercise):
 
 
 def _guesses(texts):
-    """Return the diagnoses that say "or": each names one fault; tell two apart, or say what was seen."""
+    """Return the diagnoses that contain "or"; each should name one fault."""
     return [key for key, text in texts.items() if re.search(r"\bor\b", re.sub("`[^`]*`", "", text))]
 
 

@@ -34,7 +34,7 @@ CALLS = {
 
 @pytest.fixture
 def made(monkeypatch):
-    """Give the explorer that a call would show."""
+    """Return a function that returns the explorer which a call would show."""
 
     def of(call):
         found = []

@@ -34,7 +34,7 @@ def average(numbers, skip):
 
 
 def refusal_of(check, answer):
-    """The diagnosis of an answer, what was seen and what was expected; nothing where it is right."""
+    """Return an answer's diagnosis, what was observed and what was expected; None if it is right."""
     try:
         check(answer, Judge())
     except NotYet as refusal:

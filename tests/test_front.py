@@ -50,7 +50,7 @@ def test_the_map_has_each_lesson_with_its_minutes_and_a_line_from_each_that_it_n
 
 
 def test_the_site_begins_with_the_routes_of_readme(tmp_path):
-    site.lay_out(COURSE, {}, tmp_path / "site")
+    site.write_sphinx_source(COURSE, {}, tmp_path / "site")
     index = (tmp_path / "site" / "index.md").read_text(encoding="utf-8")
     assert "](handbook/routes.md#an-hour)" in index and "@" not in re.sub(r"`[^`]*`", "", index)
     assert index.index("handbook/routes.md") < index.index("(course-map)=")

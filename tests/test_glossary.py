@@ -25,7 +25,7 @@ _ENTRY = re.compile(
 
 @dataclass(frozen=True)
 class Entry:
-    """A term, whose names begin with its own; ``used`` is False where it is documentation's alone."""
+    """A term of the glossary, and its other names; ``used`` is False if only documentation has it."""
 
     anchor: str
     names: tuple[str, ...]
@@ -35,7 +35,7 @@ class Entry:
 
 
 def entries(page: str) -> list[Entry]:
-    """Return the entries of the glossary's text."""
+    """Return the entries in the text of the glossary."""
     return [
         Entry(anchor, _names(f"{name},{also}"), " ".join(text.split()), lesson, not elsewhere)
         for anchor, name, also, text, elsewhere, lesson in _ENTRY.findall(page)
@@ -44,9 +44,9 @@ def entries(page: str) -> list[Entry]:
 
 @functools.cache
 def pattern(name: str) -> re.Pattern[str]:
-    """Return what finds a name: also its plural, and with ``_`` or ``-`` for a space.
+    """Return a regular expression for a name: also its plural, and with ``_`` or ``-`` for a space.
 
-    Case counts in a name that has capitals inside, such as ZeRO.
+    Case counts in a name with inner capitals, such as ZeRO.
     """
     words = r"[\s_-]".join(re.escape(word) for word in re.split(r"[\s_-]", name))
     case = 0 if any(c.isupper() for c in name[1:]) else re.IGNORECASE
@@ -104,7 +104,7 @@ _TWO_CAPITALS = re.compile(r"(?<![\w])(?=[A-Za-z0-9]*[A-Z][A-Za-z0-9]*[A-Z])[A-Z
 
 
 def prose(cell):
-    """Return what a cell says, without code, addresses and HTML; nothing of a code cell."""
+    """Return a Markdown cell's text without code, URLs and HTML; "" for a code cell."""
     if cell.cell_type != "markdown":
         return ""
     text = re.sub(r"<(code|pre)>.*?</\1>|<[^>]+>", " ", without_code(cell.source), flags=re.DOTALL)
@@ -135,7 +135,7 @@ def unexplained(nb):
 
 
 def occurs(entry, nb):
-    """Say whether a notebook has one of an entry's names, in prose or code."""
+    """Return whether a notebook contains one of an entry's names, in prose or code."""
     text = "\n".join(cell.source for cell in nb.cells)
     text = re.sub(r"\]\([^)]*\)", "]", text).replace("*", "")
     return any(pattern(name).search(text) for name in entry.names)

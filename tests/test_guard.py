@@ -103,7 +103,7 @@ IMPORTS += " warnings"
 
 
 def make(exercise, body):
-    """Return a function with the stub's arguments and a body."""
+    """Return a function with the stub's parameters and this body."""
     names = ", ".join(inspect.signature(exercise.reference).parameters)
     space = {
         "RIGHT": exercise.reference,
@@ -116,7 +116,7 @@ def make(exercise, body):
 
 
 def state():
-    """Return the global state that a check must leave as it was."""
+    """Return the global state that a check must not change."""
     return {
         "folder": os.getcwd(),
         "environment": dict(os.environ),
@@ -142,7 +142,7 @@ def state():
 
 
 def judge_all(ids):
-    """Judge every body as an answer to the exercises; print what came out of each."""
+    """Check every body as an answer to each exercise, and print the results."""
     torch.use_deterministic_algorithms(False)  # the first call imports the compiler, which takes seconds
     for ident in ids:
         exercise = copy.copy(getattr(lesson(ident[:2]), ident[3:]))
@@ -171,7 +171,7 @@ EXPECTED = {
 
 
 def faults(folder, *ids):
-    """Judge in a process of its own; return the number of answers, and what a learner would have noticed."""
+    """Run `judge_all` in a subprocess; return the number of answers and what a learner would have seen."""
     process = subprocess.Popen(
         [sys.executable, __file__, *ids],
         cwd=folder,

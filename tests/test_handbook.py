@@ -18,7 +18,7 @@ DAY = re.compile(rf"\b({'|'.join(MONTHS.split())}) 20\d\d\b")
 
 
 def tables(text):
-    """Return each table's caption, the paragraph above it, and its rows as lists of cells."""
+    """Return each table's caption (the paragraph above it) and its rows as lists of cells."""
     found, caption = [], ""
     for block in text.split("\n\n"):
         lines = [line for line in block.splitlines() if line.startswith("|")]
@@ -44,7 +44,7 @@ def plain_http(text):
 
 
 def generations():
-    """Return the row of each compute capability in the table of NVIDIA's generations."""
+    """Return the row for each compute capability in the table of NVIDIA's generations."""
     (rows,) = (rows for _, rows in tables(PAGE) if rows[0][0] == "generation")
     return {
         (int(major), int(minor)): dict(zip(rows[0], row, strict=True))

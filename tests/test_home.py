@@ -32,7 +32,7 @@ TOKEN = "ghp_secret"
 
 @pytest.fixture
 def clone(tmp_path, monkeypatch):
-    """Return a function that makes a clone with this remote."""
+    """Return a function that creates a clone with this remote ``origin``."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
 
@@ -58,7 +58,7 @@ def clone(tmp_path, monkeypatch):
     ],
 )
 def test_the_name_is_read_from_the_remote_as_people_write_it(clone, address):
-    assert home.home(clone(address), "main") == ("ada/gpu.x", "main")
+    assert home.origin_repository(clone(address), "main") == ("ada/gpu.x", "main")
 
 
 @pytest.mark.parametrize(
@@ -73,34 +73,34 @@ def test_the_name_is_read_from_the_remote_as_people_write_it(clone, address):
 )
 def test_another_host_is_refused_without_its_address(clone, address):
     with pytest.raises(AuthoringError, match=r"not on github\.com.* --repo owner/name") as caught:
-        home.home(clone(address), "main")
+        home.origin_repository(clone(address), "main")
     assert TOKEN not in str(caught.value)
 
 
 def test_an_address_that_git_rewrites_is_read_before_and_after(clone):
     folder = clone("gh:ada/gpu")
     git(folder, "config", "url.https://github.com/.insteadOf", "gh:")
-    assert home.home(folder, "main")[0] == "ada/gpu"
+    assert home.origin_repository(folder, "main")[0] == "ada/gpu"
     git(folder, "remote", "set-url", "origin", "https://github.com/ada/other")
     git(folder, "config", "url.https://mirror.example.org/.insteadOf", "https://github.com/")
-    assert home.home(folder, "main")[0] == "ada/other"
+    assert home.origin_repository(folder, "main")[0] == "ada/other"
 
 
 def test_the_default_branch_is_that_of_the_remote_else_one_that_exists(clone):
     folder = clone("https://github.com/ada/gpu", "mine")
-    assert home.home(folder, "main")[1] == "mine", "a fresh repository has no other"
+    assert home.origin_repository(folder, "main")[1] == "mine", "a fresh repository has no other"
     git(folder, "commit", "-q", "--allow-empty", "-m", "x")
     git(folder, "branch", "main")
-    assert home.home(folder, "main")[1] == "main"
+    assert home.origin_repository(folder, "main")[1] == "main"
     git(folder, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/feature/x")
-    assert home.home(folder, "main")[1] == "feature/x"
+    assert home.origin_repository(folder, "main")[1] == "feature/x"
 
 
 def test_without_a_remote_the_name_is_wanted(clone):
     unpacked = clone("https://github.com/someone/elses") / "unpacked"
     unpacked.mkdir()
     with pytest.raises(AuthoringError, match=r"no git remote origin .* --repo owner/name"):
-        home.home(unpacked, "main")
+        home.origin_repository(unpacked, "main")
 
 
 # --- what a reader sees, with a name and without -------------------------------------------------
@@ -112,7 +112,7 @@ def test_the_site_is_where_github_pages_puts_it():
 
 
 def generated(course):
-    """Every generated part and cell that depends on the name, as one text."""
+    """Return all generated parts and cells that depend on the repository's name, as one text."""
     own = ("header_cell", "setup_cell", "footer_cell")
     texts = [getattr(cells, name)(course, LESSON).source for name in own]
     parts = {part for page in pages.PAGES.values() for part in page.values()}

@@ -48,7 +48,7 @@ TEXTS = {
 
 
 def paths_in(value, at=()):
-    """Yield the place of every value in a piece of JSON."""
+    """Yield the path (keys and indices) of every value in a piece of JSON."""
     yield at
     members = enumerate(value) if isinstance(value, list) else ()
     for key, inner in value.items() if isinstance(value, dict) else members:
@@ -72,7 +72,7 @@ def hand_in_of(owner):
 
 
 def spoilt(whole, count, seed=0):
-    """Yield JSON texts: a value replaced by a hostile one, bytes replaced, cut."""
+    """Yield ``count`` damaged JSON texts: a value replaced by a hostile one, bytes replaced, or cut."""
     draw, places = random.Random(seed), list(paths_in(whole))
     for turn in range(count):
         content = altered(whole, draw.choice(places), draw.choice(VALUES))

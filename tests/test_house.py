@@ -44,7 +44,7 @@ def graph():
 
 
 def broken_contracts(folder: Path) -> str:
-    """Return what import-linter says of the packages in a folder, or nothing where all is well."""
+    """Return import-linter's output for the packages in a folder; "" if all contracts are kept."""
     code = "import sys; sys.path.insert(0, '.'); import importlinter.cli as c; c.lint_imports_command()"
     call = [sys.executable, "-c", code, "--no-cache", "--config", str(ROOT / "pyproject.toml")]
     done = subprocess.run(call, cwd=folder, capture_output=True, text=True)
@@ -75,7 +75,7 @@ def test_an_import_upwards_is_named(tmp_path):
 
 
 def outside(text: str) -> set[str]:
-    """Return what of the course the tests of the simulated device name in their imports."""
+    """Return the modules of the course and of its tests that code imports; the simulated device's may not."""
     theirs = {*ROOMS[1:], *(path.stem for path in (ROOT / "tests").glob("*.py"))}
     return {name for name in named_by(text) if name.partition(".")[0] in theirs}
 
@@ -88,7 +88,7 @@ def test_the_simulated_devices_own_tests_use_nothing_of_the_course():
 
 
 def circles(graph: grimp.ImportGraph) -> list[list[str]]:
-    """Return the circles of imports, each as the modules on it."""
+    """Return the import cycles, each as the list of its modules."""
     reach = {m: graph.find_downstream_modules(m) for m in graph.modules}
     found: dict[frozenset[str], list[str]] = {}
     for module in sorted(graph.modules):
@@ -110,7 +110,7 @@ def test_no_imports_run_in_a_circle():
 
 
 def named_by(text: str) -> Iterator[str]:
-    """Yield the modules that code names in its imports; `from a import b` may name ``a.b``."""
+    """Yield the modules that code imports; ``from a import b`` may name ``a.b``."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -126,7 +126,7 @@ def code_of(notebook: Path) -> str:
 
 
 def unreached(graph: grimp.ImportGraph) -> set[str]:
-    """Return the modules of the wheel that neither a notebook nor a learner's command comes to."""
+    """Return the wheel's modules that neither a notebook nor a learner's command imports, directly or not."""
     starts = {"course_utils.__main__", "course_utils.session", "course_utils.catchup"}
     starts |= {f"course_utils.{home}" for home in course_utils._MODULE_BY_NAME.values() if home}
     starts |= {cli.module_of(n).__name__ for n in cli.COMMANDS if n not in cli.FOR_MAINTAINERS}
@@ -166,7 +166,7 @@ def test_a_notebook_reaches_its_own_lesson_only():
 
 
 def private_imports(text: str) -> list[str]:
-    """Return the private names of our own packages that code takes from another module."""
+    """Return the private names of our own packages that code imports from other modules."""
     found, modules = [], set()
     nodes = list(ast.walk(ast.parse(text)))
     for node in nodes:
@@ -199,7 +199,7 @@ def test_no_module_takes_another_ones_private_names():
 
 
 def rooms_on_the_map() -> set[str]:
-    """Return what CONTRIBUTING's map names, as paths."""
+    """Return the paths in CONTRIBUTING.md's map of the repository."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     found, folder = set(), ""
     for indent, name in re.findall(r"(?m)^( *)([\w./]+)", text.split("```")[1]):

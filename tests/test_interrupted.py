@@ -31,7 +31,7 @@ def _posix():
 
 
 def begun(work):
-    """Begin some work in a child; return its number."""
+    """Fork a child that does some work; return its process id."""
     child = os.fork()
     if not child:
         try:
@@ -45,7 +45,7 @@ def begun(work):
 
 
 def stopped_at(line, number, work):
-    """Run some work in a child that sends itself a signal at a line; return how many lines it ran."""
+    """Work in a forked child that sends itself a signal at a line; return how many lines it executed."""
     reader, writer = os.pipe()
 
     def traced():
@@ -76,7 +76,7 @@ def stopped_at(line, number, work):
 
 
 def at_each_line(prepare, work, *numbers, step=1):
-    """Stop some work at each line, by each signal; yield after each. ``prepare`` sets the scene."""
+    """Interrupt some work at each line by each signal; yield after each. ``prepare`` restores the start."""
     prepare()
     last = stopped_at(0, 0, work)
     for line in range(1, last + 1, step):
@@ -110,7 +110,7 @@ def test_a_reset_stopped_at_each_line_loses_no_work(tmp_path, monkeypatch, capfd
 
 @pytest.fixture
 def news(home, clone, tmp_path):  # noqa: F811
-    """A clone in which a lesson was edited, and the course has another: a function that copies it."""
+    """Return a clone with an edited lesson that its origin changed, too, and a function that restores it."""
     publish(home, {f"notebooks/{LESSON}": "newer\n", "notebooks/03_new.ipynb": "lesson 3\n"})
     write(clone, f"notebooks/{LESSON}", "mine\n")
     folder = tmp_path / "tried"

@@ -48,7 +48,7 @@ Path(target).write_text(shell.user_ns["made"], encoding="utf-8")
 
 
 def child(script: str, folder: str, ready) -> None:
-    """Run the script as ``python train.py FOLDER`` does, with what it prints in a file."""
+    """Run the script in a child as ``python train.py FOLDER``, with its output in a file."""
     sys.argv = [script, folder]
     with open(Path(folder) / "output.txt", "a", encoding="utf-8", buffering=1) as file:
         ready.set()
@@ -63,7 +63,7 @@ class Trainer:
     script: Path
 
     def start(self, folder: Path):
-        """Start a run, and return its process once it is about to begin."""
+        """Start a run; return its process once it is about to begin training."""
         folder.mkdir(exist_ok=True)
         ready = context.Event()
         process = context.Process(target=child, args=(str(self.script), str(folder), ready))
@@ -93,7 +93,7 @@ def trainer(tmp_path_factory) -> Iterator[Trainer]:
 
 @pytest.fixture(scope="module")
 def left(trainer, tmp_path_factory) -> Path:
-    """The folder of an uninterrupted run."""
+    """Return the folder of an uninterrupted run."""
     folder = tmp_path_factory.mktemp("left")
     trainer.finish(folder)
     return folder
@@ -101,7 +101,7 @@ def left(trainer, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(trainer, left, tmp_path_factory) -> tuple[dict[str, torch.Tensor], float]:
-    """The uninterrupted run: its weights, and how long it takes from its first line on."""
+    """Return the uninterrupted run's weights, and its seconds from its first line of output."""
     folder = tmp_path_factory.mktemp("whole")
     process, begun = trainer.start(folder), time.monotonic()
     process.join(120)
@@ -111,7 +111,7 @@ def whole(trainer, left, tmp_path_factory) -> tuple[dict[str, torch.Tensor], flo
 
 @pytest.fixture
 def finished(left, tmp_path) -> Path:
-    """A folder as an uninterrupted run leaves it, to be spoilt; of what was printed nothing."""
+    """Return a copy of an uninterrupted run's folder without its output, for a test to damage."""
     return shutil.copytree(left, tmp_path / "run", ignore=shutil.ignore_patterns("output.txt"))
 
 
@@ -120,9 +120,9 @@ def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
 
 
 def killed_run(trainer: Trainer, folder: Path, delay: float, saving: bool = False) -> bool:
-    """Start a run and kill it after ``delay`` seconds; say whether it was still at work.
+    """Start a run and kill it after ``delay`` seconds; return whether it was still running.
 
-    Where ``saving`` is set, wait further, until it has begun to write a checkpoint.
+    If ``saving`` is true, wait in addition until it has begun to write a checkpoint.
     """
     process = trainer.start(folder)
     process.join(delay)
@@ -134,7 +134,7 @@ def killed_run(trainer: Trainer, folder: Path, delay: float, saving: bool = Fals
 
 
 def epochs(resumed: list[str]) -> set[str]:
-    """Return the epochs in which runs went on."""
+    """Return the epochs from which runs resumed."""
     return {text.split("epoch ")[1][0] for text in resumed}
 
 

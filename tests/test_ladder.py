@@ -46,9 +46,9 @@ def test_a_turn_has_as_many_steps_as_fill_its_time(monkeypatch):
 
 def test_a_rung_keeps_those_below_it_that_the_device_has(monkeypatch):
     monkeypatch.setattr(ladder, "abilities", lambda device: argparse.Namespace(tf32=False, bf16=True))
-    assert ladder.climbed(CPU, "none") == ladder.Parts()
-    assert ladder.climbed(CPU, "no .item()") == ladder.Parts(on_device=True, ask=False)
-    top = ladder.climbed(CPU, "16 bits")
+    assert ladder.options_up_to(CPU, "none") == ladder.LoopOptions()
+    assert ladder.options_up_to(CPU, "no .item()") == ladder.LoopOptions(on_device=True, ask=False)
+    top = ladder.options_up_to(CPU, "16 bits")
     assert top.half and top.channels_last and top.large_batch and top.fused and not top.ask
     assert not top.tf32 and not top.compiled
     for rung, why in (
@@ -57,13 +57,13 @@ def test_a_rung_keeps_those_below_it_that_the_device_has(monkeypatch):
         ("compiled", "accelerators only"),
     ):
         with pytest.raises(Unsuitable, match=why):
-            ladder.climbed(CPU, rung)
+            ladder.options_up_to(CPU, rung)
 
 
 def test_16_bits_need_units_for_them(monkeypatch):
     monkeypatch.setattr(ladder, "abilities", lambda device: argparse.Namespace(tf32=False, bf16=False))
     with pytest.raises(Unsuitable, match="no units for 16 bits"):
-        ladder.climbed(CPU, "16 bits")
+        ladder.options_up_to(CPU, "16 bits")
     assert not ladder.lacks(torch.device("cuda"), "16 bits")  # float16 with a scaler
 
 
@@ -75,7 +75,7 @@ def test_the_networks_cost_what_the_records_say():
 def test_each_image_is_shifted_and_flipped_on_its_own():
     torch.manual_seed(0)
     one = torch.arange(2 * 12 * 12, dtype=torch.int32).reshape(1, 2, 12, 12)
-    out = ladder.shift(one.expand(2000, -1, -1, -1), side=8)
+    out = ladder.random_shift(one.expand(2000, -1, -1, -1), side=8)
     assert out.shape == (2000, 2, 8, 8) and out.dtype == torch.int32
     windows = {
         (top, left, flip): (one[0, :, top : top + 8, left : left + 8].flip(-1 if flip else ()))
@@ -98,8 +98,8 @@ def test_a_slow_and_a_fast_loop_get_the_same_images(shifted, monkeypatch):
         found = torch.cat([images for images, _ in (next(batches), next(batches))])
         return sorted(images.sum((1, 2)).tolist() for images in found.double())
 
-    slow = one_pass(ladder.loaded(network, x, y, 4, CPU))
-    fast = one_pass(ladder.sliced(network, x, y, 4, CPU, torch.channels_last))
+    slow = one_pass(ladder.loader_batches(network, x, y, 4, CPU))
+    fast = one_pass(ladder.sliced_batches(network, x, y, 4, CPU, torch.channels_last))
     assert torch.tensor(slow).sub(torch.tensor(fast)).abs().max() < 1e-3
 
 
@@ -107,7 +107,7 @@ def test_a_slow_and_a_fast_loop_get_the_same_images(shifted, monkeypatch):
 def test_a_step_of_the_ladder_trains(rung):
     model = ladder.tutorial_cnn()
     network = ladder.Network(lambda: model, 32, 64, False, small=4, large=16, larger=16)
-    step, batch = ladder.training(network, ladder.climbed(CPU, rung), CPU)
+    step, batch = ladder.training(network, ladder.options_up_to(CPU, rung), CPU)
     assert batch == (4 if rung == "none" else 16)
     before = [p.detach().clone() for p in model.parameters()]
     step()
@@ -122,7 +122,9 @@ def test_resnet50_is_left_to_accelerators():
 
 
 def test_a_rung_is_measured_against_the_slow_script(monkeypatch):
-    monkeypatch.setattr(ladder, "turn", lambda network, parts, device: lambda: 1e-3 if parts.ask else 2.5e-4)
+    monkeypatch.setattr(
+        ladder, "make_turn", lambda network, options, device: lambda: 1e-3 if options.ask else 2.5e-4
+    )
     monkeypatch.setattr(lesson09, "best_flops", lambda device, unit: 1e11)
     found = found_for("ladder", network="tutorial", rung="no .item()")
     by_name = {m.quantity: m for m in found}

@@ -85,7 +85,7 @@ def here(folder, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def mark(monkeypatch):
-    """Marks whatever a test starts; after each test nothing marked is alive."""
+    """Set an environment variable in all processes of a test; after it, assert that none of them is alive."""
     mark = os.urandom(8).hex()
     monkeypatch.setenv("TEST_LAUNCH", mark)
     yield mark
@@ -184,7 +184,7 @@ def test_a_hang_ends_at_the_limit(here, monkeypatch, capfd):
 
 
 def start_hanging(folder, mark):
-    """Start a Python that launches two ranks which wait for ever; return it once they do."""
+    """Start a Python that launches two ranks which never end; return it once they run."""
     if os.name != "posix":
         skip("signals for one process are POSIX's", until="2027-11-30")
     code = (
@@ -324,7 +324,7 @@ def test_lines_are_grouped():
 
 @pytest.fixture
 def files(tmp_path):
-    """Returns a function that writes ranks' standard error as torchrun does, and reads it."""
+    """Return a function that writes the ranks' stderr files as torchrun does, and reads them."""
 
     def write(*errors, said=""):
         script = tmp_path / "work" / "train.py"

@@ -21,7 +21,7 @@ START = {"seconds": 1.0, "images": 10, "skill": 0.9}
 
 
 class Clockwork:
-    """Time that goes by only where a training step says so."""
+    """A fake clock that advances only when a training step says so."""
 
     def __init__(self, folder) -> None:
         self.folder = folder

@@ -92,7 +92,7 @@ def test_expect_error_takes_several_types(capsys):
 
 @pytest.fixture
 def figures(monkeypatch):
-    """What the drawings present: figures kept open, with their alternative texts."""
+    """Return the figures that drawings show, kept open, with their alternative texts."""
     shown = []
     for module in (drawings, roofline_drawing):
         monkeypatch.setattr(module, "present", lambda fig, alt: shown.append((fig, alt)))

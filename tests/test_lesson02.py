@@ -49,7 +49,7 @@ def cell(*needed):
 
 @pytest.fixture
 def lab(sim, monkeypatch):
-    """The names that the lesson's cells use, on the simulated device; its figures are kept."""
+    """Return the namespace of the lesson's cells on the simulated device; figures are kept."""
     shown = []
     monkeypatch.setattr(drawings, "present", lambda fig, alt: shown.append((fig, alt)))
     yield {

@@ -37,7 +37,7 @@ CELLS = [
 
 
 def run_cells(last: str) -> dict:
-    """Run the lesson's cells, exercises left out, up to the first one that holds a text."""
+    """Run the lesson's cells, but no exercises, to the first that contains ``last``; return their names."""
     names: dict = {"__name__": "lesson03_cells"}
     for cell in CELLS:
         exec(compile(cell.source, f"<cell {cell.id}>", "exec"), names)
@@ -110,7 +110,7 @@ class TestTraining:
 
 @pytest.fixture(scope="module")
 def lesson() -> dict:
-    """The names that the cells of the training script define."""
+    """Return the names that the training script's cells define."""
     names: dict = {"inspect": inspect, "__name__": "lesson03_script"}
     exec(CELLS[0].source.split("device = get_device()")[0], names)
     for cell in CELLS:
@@ -160,7 +160,7 @@ def device(request):
 
 
 def finished(lesson, device, folder, stop_at=None):
-    """Train for two short epochs; stopped at a save if asked, and gone on with in a fresh run."""
+    """Train for two short epochs; if ``stop_at`` is set, stop at that save and resume in a new run."""
     x, y = (part.to(device) for part in digits(lesson))
     folder.mkdir()
     saves, save = [], lesson["save_checkpoint"]
@@ -271,7 +271,7 @@ def cut(length):
 
 
 def flip(data, content):
-    """Change one bit in the middle of a part."""
+    """Flip a bit in the middle of ``content`` within the data."""
     where = data.index(content) + len(content) // 2
     return data[:where] + bytes([data[where] ^ 1]) + data[where + 1 :]
 
@@ -392,7 +392,7 @@ _END = "torch.stack(losses).tolist()"
 
 
 def _in_buffer(buffer):
-    """Edits by which the losses are written into a buffer, and read at once."""
+    """Return edits that write the losses to a buffer and read it immediately."""
     return {
         "losses = []": f"losses = {buffer}",
         "for x, y in batches": "for i, (x, y) in enumerate(batches)",

@@ -213,7 +213,7 @@ def test_float16_is_shown_where_a_scaler_works(sim):
 
 
 def lessons_step():
-    """The function train_step as the notebook defines it."""
+    """Return the function train_step as the notebook defines it."""
     cells = code_cells(nbformat.read(NOTEBOOKS / "04_mixed_precision.ipynb", as_version=4))
     (source,) = (cell.source for cell in cells if "def train_step(" in cell.source)
     (step,) = (n for n in ast.parse(source).body if getattr(n, "name", "") == "train_step")

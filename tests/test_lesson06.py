@@ -376,7 +376,7 @@ def test_an_idle_segment_that_a_small_tensor_settles_in_is_lost_unless_it_was_re
 
 
 def _random_training(pick):
-    """Return a model of random kind and size, the shape of a sample, and an optimizer."""
+    """Return a random model, the shape of a sample, and an optimizer."""
     width = pick.choice((64, 128, 192))
     if pick.random() < 0.3:
         first = (nn.Conv2d(3, width // 4, 3), nn.BatchNorm2d(width // 4), nn.ReLU(), nn.Flatten())
@@ -392,7 +392,7 @@ def _random_training(pick):
 
 
 def _survives(seed):
-    """Search the largest batch of a random model; return it, after making sure that it is one."""
+    """Search a random model's largest batch; return it, after asserting that it is the largest."""
     pick = random.Random(seed)
     torch.manual_seed(seed)
     with memory.temporary_device(pick.choice((22, 26, 32)) * 2**20) as device:
@@ -613,7 +613,7 @@ def _judge_form(file):
 
 
 def _play_backwards(segments, trace):
-    """As the viewer's allocator history does: from the last state to the first, event by event."""
+    """Replay the allocator's history from the last state to the first, as the memory viewer does."""
     there = {s["address"]: s["total_size"] for s in segments}
     active = (b for s in segments for b in s["blocks"] if b["state"] == "active_allocated")
     pieces = {b["address"]: b["requested_size"] for b in active}

@@ -287,7 +287,7 @@ def test_the_choices_are_the_faults_and_in_no_telling_order():
 
 @pytest.fixture(scope="module")
 def taught():
-    """All definitions and assignments of the notebook's cells, by name."""
+    """Return all definitions and assignments in the notebook's cells, by name."""
     nb = nbformat.read(NOTEBOOKS / "07_profiling_and_speed.ipynb", 4)
     found = {}
     ours = (c for c in nb.cells if "generated" not in c.metadata.get("tags", ()))
@@ -301,7 +301,7 @@ def taught():
 
 
 def statements(node, here=None):
-    """Return what a function or a class does, without docstrings, annotations and seeds."""
+    """Return the statements of a function or class without docstrings, annotations and seeds."""
 
     class Plain(ast.NodeTransformer):
         def visit_Name(self, name):

@@ -170,7 +170,7 @@ def test_the_ladder_says_what_was_kept(capsys):
 
 
 class Knows(nn.Module):
-    """A GPT that gives all weight to one letter."""
+    """A GPT that gives all probability to one letter."""
 
     def __init__(self, letter):
         super().__init__()
@@ -209,7 +209,7 @@ def test_the_share_of_the_limit_is_six_flops_a_weight_and_letter(tmp_path, capsy
 
 
 def _coloured(n):
-    """Images that tell their label by their colour, so that any network learns them at once."""
+    """Return images whose colour is their label, so that any network learns them quickly."""
     labels = torch.arange(n) % 10
     images = (labels * 25)[:, None, None, None].expand(n, 32, 32, 3).to(torch.uint8).clone()
     images[..., 1] = 250 - images[..., 1]

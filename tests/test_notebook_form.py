@@ -34,30 +34,30 @@ def exercises_of(lesson_id):
 
 @pytest.fixture
 def tiny(tmp_path):
-    """A course of one lesson that breaks no rule, free to be broken."""
+    """Return a course of one valid lesson that a test may change."""
     shutil.copytree(TINY, tmp_path / "course", ignore=shutil.ignore_patterns(".*"))
     return load_course(tmp_path / "course" / "notebooks" / "course.yml")
 
 
-def path_of(course):
+def notebook_path(course):
     return course.path.parent / "01_tiny.ipynb"
 
 
 def load(course):
-    return form.read(path_of(course))
+    return form.read(notebook_path(course))
 
 
 def store(course, nb):
-    path_of(course).write_text(form.dumps(nb), encoding="utf-8")
+    notebook_path(course).write_text(form.dumps(nb), encoding="utf-8")
 
 
 def problems_of(course):
-    text = path_of(course).read_text(encoding="utf-8")
+    text = notebook_path(course).read_text(encoding="utf-8")
     return [str(problem) for problem in lesson.review(text, course, course.lessons[0], EXERCISES)[1]]
 
 
 def broken(course, change, *parts):
-    """Change the notebook, see that the fault is named, and return what stands there now."""
+    """Change the notebook, assert that one problem contains all ``parts``, and return the notebook."""
     nb = load(course)
     change(nb)
     store(course, nb)
@@ -75,7 +75,7 @@ def place(nb, ident):
 
 
 def prose(nb):
-    """The sources of the hand-written cells."""
+    """Return the sources of the hand-written cells."""
     return [c.source for c in nb.cells if "generated" not in form.tags(c)]
 
 
@@ -277,30 +277,30 @@ def test_ids_are_kept_and_cells_without_get_their_own(tiny):
 
 
 def test_text_on_disk_is_canonical(tiny):
-    text = path_of(tiny).read_text(encoding="utf-8")
+    text = notebook_path(tiny).read_text(encoding="utf-8")
     assert text.endswith("}\n") and not text.endswith("\n\n")
     assert "●○○" in text
     raw = json.loads(text)
     assert text == json.dumps(raw, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    path_of(tiny).write_text(json.dumps(raw), encoding="utf-8")
+    notebook_path(tiny).write_text(json.dumps(raw), encoding="utf-8")
     assert any("is not written as it should be" in problem for problem in problems_of(tiny))
     assert notebooks.fix(tiny, (), exercises_of) == 0
-    assert path_of(tiny).read_text(encoding="utf-8") == text
+    assert notebook_path(tiny).read_text(encoding="utf-8") == text
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"nbformat": 3}', '{"nbformat": 4}'])
 def test_what_is_no_notebook_gets_one_sentence_and_stays(tiny, text, capsys):
-    path_of(tiny).write_text(text, encoding="utf-8")
+    notebook_path(tiny).write_text(text, encoding="utf-8")
     for action in (notebooks.check, notebooks.fix, notebooks.run):
         known = () if action is notebooks.run else (exercises_of,)
         assert action(tiny, (), *known) == 1
         out = capsys.readouterr().out
         assert "01_tiny.ipynb" in out and "is not a notebook of format 4" in out
-    assert path_of(tiny).read_text(encoding="utf-8") == text
+    assert notebook_path(tiny).read_text(encoding="utf-8") == text
 
 
 def test_missing_and_unlisted_notebooks_are_named(tiny, capsys):
-    path_of(tiny).rename(tiny.path.parent / "03_stray.ipynb")
+    notebook_path(tiny).rename(tiny.path.parent / "03_stray.ipynb")
     assert notebooks.check(tiny, (), exercises_of) == 1
     out = capsys.readouterr().out
     assert "01_tiny.ipynb: does not exist" in out
@@ -341,7 +341,7 @@ def test_the_footer_leads_to_the_lessons_beside():
 
 
 def run_cell(source, folder, *, twice=False, path=""):
-    """Run a cell as IPython does, in a Python that has no course_utils but what it finds."""
+    """Run a cell in a Python whose only course_utils is what the cell finds."""
     probe = (
         "from IPython.core.interactiveshell import InteractiveShell\n"
         "import sys\n"
@@ -503,9 +503,9 @@ def test_run_keeps_only_the_outputs_that_are_compared(tiny):
     )
     nb = runnable(tiny, source)
     found = lesson.expected_outputs(nb, tiny.path.parent)
-    assert outputs.store(tiny, tiny.lessons[0], found) is True
-    assert outputs.store(tiny, tiny.lessons[0], found) is False
-    kept = outputs.stored(tiny, tiny.lessons[0])
+    assert outputs.save_expected(tiny, tiny.lessons[0], found) is True
+    assert outputs.save_expected(tiny, tiny.lessons[0], found) is False
+    kept = outputs.load_expected(tiny, tiny.lessons[0])
     assert list(kept) == ["sum"]
     stream, result = kept["sum"]
     assert stream["text"] == "4\ncpu\n"
@@ -536,11 +536,11 @@ def test_run_leaves_a_failing_lesson_as_it_was(tiny, capsys):
     nb = load(tiny)
     nb.cells = [new_code_cell("1 / 0", id="bad")]
     store(tiny, nb)
-    kept = outputs.path_of(tiny, tiny.lessons[0])
-    before = path_of(tiny).read_bytes(), kept.read_bytes()
+    kept = outputs.expected_path(tiny, tiny.lessons[0])
+    before = notebook_path(tiny).read_bytes(), kept.read_bytes()
     assert notebooks.run(tiny, ()) == 1
     assert "raised ZeroDivisionError" in capsys.readouterr().out
-    assert (path_of(tiny).read_bytes(), kept.read_bytes()) == before
+    assert (notebook_path(tiny).read_bytes(), kept.read_bytes()) == before
 
 
 def test_the_command_answers_a_wrong_file_in_one_sentence(capsys):
@@ -556,7 +556,7 @@ FIGURE = re.compile(r"\d ?(?:×|%|(?:[mµn]?s|min|hours|[KMGT]i?B|[\w-]+ a secon
 
 
 def unsourced(markdown):
-    """Return paragraphs with a published figure and no link to its source, and hidden remarks."""
+    """Return paragraphs with a published figure but no link to its source, and hidden remarks."""
     return [
         part
         for part in markdown.split("\n\n")

@@ -12,7 +12,7 @@ from course_utils.predictions import predict
 from course_utils.timing import Measurement
 from simgpu import profiles
 from tools.authoring import fidelity, site
-from tools.fidelity import hold, read
+from tools.fidelity import compare_row, read
 
 COURSE = load_course()
 
@@ -83,37 +83,37 @@ def test_a_recorded_product_stands_in_the_range_of_operators_and_a_step_in_that_
 def test_the_page_the_picture_and_the_ranges_follow_from_the_table():
     assert [file.path for file in fidelity.GENERATED if file.is_stale(ROOT)] == []
     stored = json.loads(fidelity.SPREAD.read_text(encoding="utf-8"))
-    assert stored["cards"] == fidelity.spread(fidelity.pairs()), fidelity.COMMAND
+    assert stored["cards"] == fidelity.spread(fidelity.read_pairs()), fidelity.COMMAND
 
 
 def test_another_table_makes_another_page(monkeypatch):
-    slower = [p._replace(modelled=2 * p.modelled) for p in fidelity.pairs()]
+    slower = [p._replace(modelled=2 * p.modelled) for p in fidelity.read_pairs()]
     before = fidelity.page()
-    monkeypatch.setattr(fidelity, "pairs", lambda *path: slower)
+    monkeypatch.setattr(fidelity, "read_pairs", lambda *path: slower)
     assert fidelity.page() != before and fidelity.spread(slower)["all"]["network"]["high"] < 1
 
 
 def test_the_table_is_of_this_model():
     known = {}
-    for p in fidelity.pairs():
+    for p in fidelity.read_pairs():
         known.setdefault((*p[:3], f"{p.measured:.4g}"), []).append(p.modelled)
     for row in read(fidelity.EVIDENCE / "operators.csv.gz")[::75]:
-        f = hold(row)
+        f = compare_row(row)
         listed = known[f.profile, f.meaning.kind, f.quantity, f"{f.measured:.4g}"]
         near = [value for value in listed if value == pytest.approx(f.modelled, rel=2e-3)]
         assert near, f"the model has changed: {fidelity.COMMAND}"
 
 
 def test_our_own_gpu_is_on_the_page_and_in_no_range(tmp_path):
-    ours = fidelity.pairs(fidelity.OURS)
+    ours = fidelity.read_pairs(fidelity.OURS)
     fidelity.table.write(fidelity.RECORD, tmp_path / "points.csv")
     rows = [row for row in read(tmp_path / "points.csv") if row.workload.startswith("call:")]
     listed = [p[3:] for p in ours]
-    for f in map(hold, rows[::4]):
+    for f in map(compare_row, rows[::4]):
         assert pytest.approx((f.measured, f.modelled), rel=2e-3) in listed, fidelity.COMMAND
     at = fidelity.page().partition("no part in it\n")[2].partition("*Furthest*")[0]
     assert {f"| `{p.kind}` | " for p in ours} <= {line[: line.find(" | ") + 3] for line in at.splitlines()}
-    assert not {p[3:] for p in ours} & {p[3:] for p in fidelity.pairs()}
+    assert not {p[3:] for p in ours} & {p[3:] for p in fidelity.read_pairs()}
 
 
 def test_the_page_says_where_the_model_is_wrong_and_nothing_worse_is_left_out():

@@ -17,7 +17,7 @@ from course_utils import evidence
 from course_utils.timing import measure
 from simgpu import profiles
 from tools.commands import record
-from tools.fidelity import Row, hold, read
+from tools.fidelity import Row, compare_row, read
 from tools.fidelity import __main__ as fidelity
 from tools.fidelity.compare import interpret
 from tools.fidelity.stepping import workspace
@@ -34,7 +34,7 @@ MACHINE_FIELDS = {"device", "memory", "driver", "torch", "cuda", "os", "cpu", "c
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch):
-    """Measure for a moment only: these tests judge the bookkeeping, not the numbers."""
+    """Shorten measurements: these tests check the bookkeeping, not the numbers."""
     monkeypatch.setattr(experiments, "measure", functools.partial(measure, min_seconds=0.001))
     monkeypatch.setattr(files, "working_devices", lambda: [CPU])
 
@@ -130,7 +130,7 @@ def test_again_replaces_and_keeps_the_rest(tmp_path, monkeypatch):
 
 
 def test_an_interruption_loses_nothing_that_is_finished(tmp_path, monkeypatch):
-    real, calls = experiments._run, []
+    real, calls = experiments._run_point, []
 
     def interrupted(point):
         if len(calls) == 2:
@@ -138,14 +138,14 @@ def test_an_interruption_loses_nothing_that_is_finished(tmp_path, monkeypatch):
         calls.append(point)
         return real(point)
 
-    monkeypatch.setattr(experiments, "_run", interrupted)
+    monkeypatch.setattr(experiments, "_run_point", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run("--only", "add", "--quick", "--output", tmp_path)
     finished = results(tmp_path)
     assert len(finished) == 2
 
     measured = []
-    monkeypatch.setattr(experiments, "_run", lambda point: measured.append(point) or real(point))
+    monkeypatch.setattr(experiments, "_run_point", lambda point: measured.append(point) or real(point))
     assert run("--only", "add", "--quick", "--output", tmp_path) == 0
     assert results(tmp_path)[:2] == finished
     assert len(results(tmp_path)) == len(finished) + len(measured) == 5
@@ -289,7 +289,7 @@ def test_a_file_of_another_torch_is_refused_and_kept_beside_a_new_one(tmp_path, 
 
 def test_a_place_that_cannot_be_written_is_refused_before_measuring(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("", encoding="utf-8")
-    monkeypatch.setattr(experiments, "_run", lambda point: pytest.fail("it measured"))
+    monkeypatch.setattr(experiments, "_run_point", lambda point: pytest.fail("it measured"))
     assert run("--only", "launch", "--output", tmp_path / "file" / "folder") == 1
     assert "--output" in capsys.readouterr().err
 
@@ -328,7 +328,7 @@ def test_check_says_what_is_wrong_with_a_colleagues_file(tmp_path, capsys):
 
 
 def held(path, capsys, card=None):
-    """What `tools.fidelity` says of a table, as if it were of a card."""
+    """Return the output of ``tools.fidelity`` for a table, as if measured on a card."""
     if card:
         text = path.read_text(encoding="utf-8").replace(files.cpu_name(), card)
         path.write_text(text.replace("Simulated NVIDIA T4", card), encoding="utf-8")
@@ -357,7 +357,7 @@ def test_a_step_in_the_table_is_the_step_that_was_run(tmp_path, capsys):
     lines = [line for line in lines if re.match("step:.*batch=64 .*(False|size=32)[;,]", line)]
     path.write_text("\n".join([head, *lines]), encoding="utf-8")
     held(path, capsys, "Tesla T4")
-    found = [hold(row) for row in read(path)]
+    found = [compare_row(row) for row in read(path)]
     assert len(found) == 8
     # A real card's peak has cuBLAS's block in it, which the simulated one has not.
     for each in found:
@@ -384,7 +384,7 @@ def test_every_row_of_the_table_is_understood(name):
 
 @pytest.fixture
 def sim(simulated, monkeypatch):
-    """A simulated device, switched on and asked for by name."""
+    """Return a simulated device, enabled and selected by name."""
     monkeypatch.setenv("COURSE_DEVICE", "sim")
     device = simgpu.enable()
     yield device
@@ -492,7 +492,7 @@ def test_an_experiment_says_what_it_tests_and_its_sweep_rises(experiment):
     assert all(parameters in experiment.sweep for parameters in experiment.quick)
     todo = points([experiment], [CPU])
     for i, earlier in enumerate(todo):
-        assert not any(earlier.beyond(later) for later in todo[i + 1 :])
+        assert not any(earlier.is_as_large_as(later) for later in todo[i + 1 :])
     for parameters in experiment.sweep:
         assert experiment.takes(parameters)
         assert all(rate(parameters) > 0 for rate in (experiment.flops, experiment.bytes) if rate)

@@ -43,7 +43,7 @@ def write(folder, name, text):
 
 
 def everything(folder):
-    """Return every file that is neither git's nor Python's own, and the commit."""
+    """Return the contents of all files except git's and Python's own, and the commit."""
     found = [p for p in folder.rglob("*") if not {".git", "__pycache__"} & set(p.parts)]
     files = {path: path.read_bytes() for path in found if path.is_file()}
     return files, git(folder, "rev-parse", "HEAD")
@@ -54,7 +54,7 @@ def everything(folder):
 
 @pytest.fixture(scope="module")
 def small_course(tmp_path_factory):
-    """A clone that can reset its lessons: the notebooks, and the code that a reset needs."""
+    """Return a clone that can reset its lessons: the notebooks, and the code that a reset needs."""
     folder = tmp_path_factory.mktemp("course")
     package = folder / "course_utils"
     package.mkdir()
@@ -176,7 +176,7 @@ FIRST = {
 
 @pytest.fixture
 def home(tmp_path):
-    """The course's home: a bare repository, and the author's clone of it."""
+    """Return the course's origin, a bare repository, and the author's clone of it."""
     git(tmp_path, "init", "-q", "--bare", "-b", "main", "home.git")
     git(tmp_path, "clone", "-q", str(tmp_path / "home.git"), "author")
     author = tmp_path / "author"
@@ -208,7 +208,7 @@ def bring(clone, capsys):
 
 
 def refused(clone):
-    """Call update; return its sentence, after asserting that nothing was changed."""
+    """Call ``update``, assert that it changes nothing, and return its message."""
     before = everything(clone)
     with pytest.raises(SetupError) as error:
         update.main(argparse.Namespace(), clone)

@@ -92,7 +92,7 @@ def test_the_block_for_several_gpus_trains_on_ranks(tmp_path, ranks):
 
 @pytest.fixture
 def site(tmp_path):
-    """A folder of pages as the site lays them out."""
+    """Return a folder with the source pages of the site."""
     (tmp_path / "handbook").mkdir()
     (tmp_path / CHEATSHEET).write_text("# Cheat sheet\n\nText.\n", encoding="utf-8")
     return tmp_path
@@ -108,7 +108,7 @@ def test_without_a_browser_one_sentence_says_that_the_pdf_is_left_out(site, monk
 
 
 def test_a_browser_that_fails_is_named_with_its_page(site, monkeypatch):
-    monkeypatch.setattr(sheets, "browser", lambda: str(site / "gone"))
+    monkeypatch.setattr(sheets, "find_browser", lambda: str(site / "gone"))
     (fault,) = sheets.add_sheets(ROOT, site)
     assert fault.startswith(f"{CHEATSHEET} cannot be printed")
 
@@ -175,9 +175,9 @@ def test_a_sheet_that_is_too_long_is_refused(tmp_path, site):
 def test_the_command_prints_both_sheets_or_says_what_is_missing(tmp_path, monkeypatch, capsys):
     printed = []
     monkeypatch.setattr(sheets, "print_sheet", lambda root, page, pdf: printed.append(pdf.name) or [])
-    monkeypatch.setattr(sheets, "browser", lambda: "a browser")
+    monkeypatch.setattr(sheets, "find_browser", lambda: "a browser")
     assert cli.run(["site", "--sheets", str(tmp_path / "out")]) == 0
     assert printed == ["cheatsheet.pdf", "run_sheet.pdf"]
-    monkeypatch.setattr(sheets, "browser", lambda: None)
+    monkeypatch.setattr(sheets, "find_browser", lambda: None)
     assert cli.run(["site", "--sheets", str(tmp_path / "out")]) == 1
     assert "nothing is printed" in capsys.readouterr().err

@@ -19,7 +19,7 @@ OWN = "import simgpu\n\nsimgpu.enable()\n%run ../handbook/templates/train_single
 
 
 def _cells(lesson):
-    """Return the code cells that a learner on the path runs, with the calls that the header asks for."""
+    """Return the code cells that a learner on the short path runs, with the calls named in the header."""
     taken = {stop.section: stop for stop in short_path.stops(lesson)}
     cells, on = [], True
     for cell in read(NOTEBOOKS / lesson.file).cells:

@@ -102,7 +102,7 @@ def test_a_chinese_page_leads_to_chinese_pages_and_else_to_english_ones(at, targ
 
 
 def test_the_chinese_pages_are_laid_out_whole(tmp_path):
-    site.lay_out(COURSE, {}, tmp_path / "zh", "zh")
+    site.write_sphinx_source(COURSE, {}, tmp_path / "zh", "zh")
     index = (tmp_path / "zh" / "index.md").read_text(encoding="utf-8")
     assert "@" not in re.sub(r"`[^`]*`", "", index) and "git clone" in index
     named = re.findall(r"(?m)^[\w/]+\.md$", index)
@@ -129,7 +129,7 @@ def test_badges_become_buttons_and_comments_go():
 
 
 def executed_notebook():
-    """A lesson as `executed_copy` returns it, with a figure and a check's result."""
+    """Return a lesson as `executed_copy` does, with a figure and a check's result."""
     nb = notebook("import course_utils", "draw()", "ex.a.check(a)")
     for cell, name in zip(nb.cells, ("setup", "figure", "exercise"), strict=True):
         cell.id = name
@@ -175,7 +175,7 @@ def test_each_picture_has_its_text():
 
 @pytest.fixture
 def small(tmp_path, monkeypatch):
-    """A course of one lesson, a stand-in for the kernel, and the list of its runs."""
+    """Return a course of one lesson, with a fake kernel and the list of its runs."""
     (tmp_path / "notebooks").mkdir()
     lesson = COURSE.lesson("00")
     course = SimpleNamespace(path=tmp_path / "notebooks" / "course.yml")
@@ -191,7 +191,7 @@ def small(tmp_path, monkeypatch):
 
     facts = dict(RUN)
     monkeypatch.setattr(copies, "executed", run)
-    monkeypatch.setattr(copies, "facts", lambda device="": {**facts, "device": device or "best"})
+    monkeypatch.setattr(copies, "machine_facts", lambda device="": {**facts, "device": device or "best"})
     kept = tmp_path / "kept"
 
     def call(device=""):
@@ -395,7 +395,7 @@ CONTRAST = """
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The folder of a site of every lesson, in both languages."""
+    """Return the folder of the built site of every lesson, in both languages."""
     folder = tmp_path_factory.mktemp("site")
     notebooks = {}
     for lesson in command.every_lesson(COURSE):
@@ -409,7 +409,7 @@ def built(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(built):
-    """Where the site is served."""
+    """Serve the site; yield its URL."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *args):
@@ -490,7 +490,7 @@ def test_a_reader_finds_the_way(browser, address):
 
 
 def dead_links(folder):
-    """Yield the links of built pages to what is not there, and what they load from elsewhere."""
+    """Yield links of built pages to missing files, and resources that they load from other hosts."""
     pages = {
         path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
         for path in folder.rglob("*.html")

@@ -46,7 +46,7 @@ PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP
 
 
 class Slurm:
-    """A controller and a node of our own: ports, files and processes that no other Slurm knows."""
+    """A private Slurm controller and node, with ports, files and processes of their own."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -75,7 +75,7 @@ class Slurm:
                 self.daemons.append(subprocess.Popen(command, env=self.environment, stdout=log, stderr=log))
 
     def __call__(self, *words):
-        """Run a command of Slurm's; return what it prints."""
+        """Run a Slurm command and return its output."""
         done = subprocess.run(
             [str(word) for word in words],
             cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=60,
@@ -87,7 +87,7 @@ class Slurm:
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
     def until(self, found, seconds=240):
-        """Wait until a function returns something true; return it."""
+        """Call ``found`` until it returns something true; return that. Fail after ``seconds``."""
         end = time.monotonic() + seconds
         while not (seen := found()):
             assert time.monotonic() < end, self.logs()
@@ -96,7 +96,7 @@ class Slurm:
         return seen
 
     def job(self, number):
-        """Return what Slurm knows of a job, as a dictionary."""
+        """Return Slurm's record of a job as a dict."""
         return dict(re.findall(r"(\w+)=(\S+)", self("scontrol", "show", "job", number)))
 
     def close(self):

@@ -33,7 +33,7 @@ SOLVED = [
 
 
 def run(nb, name, tmp_path, monkeypatch, cwd=NOTEBOOKS):
-    """Run a notebook with papermill as JupyterLab would; return the copy and the seconds it took."""
+    """Run a notebook with papermill as JupyterLab would; return the executed copy and the seconds it took."""
     for key, value in kernel_env(tmp_path, COURSE_DEVICE="cpu").items():
         monkeypatch.setenv(key, value)
     source, target = tmp_path / "solved.ipynb", tmp_path / name

@@ -12,7 +12,7 @@ from course_utils import keep, progress_file, storage
 
 @pytest.fixture(autouse=True)
 def _local(monkeypatch, tmp_path):
-    """An empty folder on a machine that is no cloud; a test asks for one by ``colab`` or ``kaggle``."""
+    """Change to an empty folder on a machine that is no cloud, unless a test uses ``colab`` or ``kaggle``."""
     monkeypatch.chdir(tmp_path)
     for name in ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE", "COURSE_WORK"):
         monkeypatch.delenv(name, raising=False)
@@ -23,7 +23,7 @@ def _local(monkeypatch, tmp_path):
 
 @pytest.fixture
 def colab(monkeypatch):
-    """Colab's own module; what its ``mount`` does is set by the test. Returns what it was asked."""
+    """Install a fake of Colab's module, whose ``mount`` the test sets; return the list of its calls."""
     monkeypatch.setenv("COLAB_RELEASE_TAG", "release-colab_20260819")
     asked = []
 

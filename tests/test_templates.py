@@ -52,7 +52,7 @@ def source(name):
 
 
 def functions(name, **given):
-    """Return what a program defines."""
+    """Execute a program without running it as main; return its namespace, with ``given`` defined before."""
     program = {"__name__": name, **given}
     exec(source(name), program)
     return program
@@ -62,7 +62,7 @@ def functions(name, **given):
 
 
 def child(program, words, folder, environment, sim, most):
-    """Run a program as from a command line, with what it prints in a file."""
+    """Run a program in a child as from a command line, with its output in a file."""
     os.chdir(folder)
     os.environ.update(environment)
     with open("said.txt", "a", encoding="utf-8") as file:
@@ -91,7 +91,7 @@ def _imported_once():
 
 
 class Run:
-    """A program that runs in one process or in several, which find each other without torchrun."""
+    """A program running in one or several processes, which join their group without torchrun."""
 
     def __init__(self, folder, name, *words, ranks=0, sim=False, most=0, program=None):
         self.said = folder / "said.txt"
@@ -106,7 +106,7 @@ class Run:
             process.start()
 
     def until(self, pattern):
-        """Wait until it has printed this."""
+        """Wait until the output matches a pattern."""
         end = time.monotonic() + LIMIT
         while not re.search(pattern, self.text):
             assert time.monotonic() < end and self.processes[0].is_alive(), self.text
@@ -118,7 +118,7 @@ class Run:
             process.join()
 
     def end(self, status=0):
-        """Wait for the end; return what it has printed."""
+        """Wait for the end, assert the exit status, and return the output."""
         for process in self.processes:
             process.join(LIMIT)
         hung = any(process.is_alive() for process in self.processes)
@@ -148,7 +148,7 @@ def accuracies(said):
 
 
 def epochs(said):
-    """Return the lines of epochs, without their seconds."""
+    """Return the output lines of epochs without their seconds."""
     return re.findall(r"epoch \d: loss [\d.]+, accuracy [\d.]+%", said)
 
 
@@ -162,7 +162,7 @@ def same(one, other):
 
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
-    """What each program for one device says on the CPU, and its folder."""
+    """Return the output of each single-device program on the CPU, and its folder."""
     found = {}
     for name in ONE:
         folder = tmp_path_factory.mktemp(name)
@@ -286,7 +286,7 @@ def test_one_rank_is_killed_under_torchrun_and_the_weights_are_the_same(tmp_path
 
 
 def changed(tmp_path, name, *changes):
-    """Return a program in which some text is another."""
+    """Return a program with some text replaced."""
     text = source(name)
     for old, new in changes:
         assert text.count(old) >= 1, old
@@ -448,7 +448,7 @@ def test_the_programs_for_one_and_several_save_and_load_alike():
 
 @pytest.fixture
 def alone(monkeypatch):
-    """A single rank, without the cost of a process group."""
+    """Make this process a single rank without creating a process group."""
     monkeypatch.setattr(dist, "get_rank", lambda: 0)
     monkeypatch.setattr(dist, "get_world_size", lambda: 1)
     monkeypatch.setattr(dist, "broadcast_object_list", lambda objects: None)
@@ -698,7 +698,7 @@ def test_a_full_disk_is_named_and_the_checkpoint_before_is_whole(tmp_path):
 
 @pytest.fixture(params=["cuda", "xpu"])
 def two_gpus(request, monkeypatch):
-    """Stand-ins for two GPUs; returns the kind, and what was called in which order."""
+    """Replace the GPU functions by fakes of two GPUs; return the kind, and the list of calls in order."""
     called = []
     accelerator = SimpleNamespace(
         current_accelerator=lambda check_available: torch.device(request.param),

@@ -43,7 +43,7 @@ def test_the_code_is_the_same_but_for_texts_and_comments(language, lesson):
     pairs = [pair for pair in pairs if "generated" not in pair[0].metadata.get("tags", ())]
     known = catalogues.translations(language, f"notebooks/{lesson.file.removesuffix('.ipynb')}")
     for mine, theirs in pairs:
-        trees = [ast.parse(code.plain(cell.source)) for cell in (mine, theirs)]
+        trees = [ast.parse(code.without_magics(cell.source)) for cell in (mine, theirs)]
         shown = [{ast.dump(_bare(value.value)) for value in _values(tree)} for tree in trees]
         assert shown[0] <= shown[1], "a value that the English doesn't show"
         compared = cell_texts.compared(trees[0])
@@ -54,12 +54,12 @@ def test_the_code_is_the_same_but_for_texts_and_comments(language, lesson):
 
 
 def _values(tree):
-    """Return the values that f-strings show."""
+    """Return the nodes of the values in f-strings."""
     return [node for node in ast.walk(tree) if isinstance(node, ast.FormattedValue)]
 
 
 def _bare(tree):
-    """Return a program without what its strings say."""
+    """Return a copy of a syntax tree in which all strings are empty."""
 
     class Emptied(ast.NodeTransformer):
         def visit_Constant(self, node):
@@ -77,17 +77,17 @@ _ENGLISH = re.compile(r"(?:(?<![\w`./'\"-])[a-z]{2,}(?:[ ,] ?|$)){4,}")
 
 @cache
 def _programs() -> list[ast.Module]:
-    """Return the course's own programs and cells."""
+    """Return the syntax trees of the course's own modules and cells."""
     sources = [path.read_text(encoding="utf-8") for path in PROGRAMS if "tools" not in path.parts]
     for lesson in LESSONS:
         cells = code_cells(nbformat.read(NOTEBOOKS / lesson.file, 4))
-        sources += [code.plain(cell.source) for cell in cells]
+        sources += [code.without_magics(cell.source) for cell in cells]
     return [ast.parse(source) for source in sources]
 
 
 @cache
 def _ours() -> str:
-    """Return all their strings, without docstrings and programs in a string."""
+    """Return all strings in them, without docstrings and embedded programs."""
     nodes = [node for tree in _programs() for node in ast.walk(tree)]
     told = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     found = [n.value for n in nodes if isinstance(n, ast.Constant) and id(n) not in told]
@@ -96,7 +96,7 @@ def _ours() -> str:
 
 @cache
 def _kept(language: str) -> str:
-    """Return what stays English on purpose: keys, records, and what the catalogues give back as it is."""
+    """Return strings that stay English: keys, records, and texts whose translation is the same."""
     same = [text for english, text in catalogues.translations(language).items() if english == text]
     records = [path.read_text("utf-8") for path in (ROOT / "course_lessons" / "recorded").glob("*.json")]
     keys = (key for tree in _programs() for key in cell_texts.compared(tree))
@@ -104,7 +104,7 @@ def _kept(language: str) -> str:
 
 
 def english(nb, language):
-    """Say which outputs have the course's own words in English, but for keys and PyTorch's messages."""
+    """Return the outputs that contain the course's own English texts, except keys and PyTorch's messages."""
     for cell in code_cells(nb):
         for output in cell.outputs:
             text = output.get("text") or output.get("data", {}).get("text/plain", "")

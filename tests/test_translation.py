@@ -68,11 +68,11 @@ def test_every_text_is_translated_and_nothing_is_out_of_step(language):
 @pytest.mark.slow
 @IN
 def test_notebooks_and_pages_are_what_the_catalogues_make(language):
-    assert list(editions.stale(language)) == []
+    assert list(editions.stale_texts(language)) == []
 
 
 def _titles():
-    """Return the names of all sections, of lessons, and of all exercises."""
+    """Return the titles of all sections, lessons and exercises."""
     found = {exercise.title for lesson in LESSONS for exercise in exercises_of(lesson.id)}
     for lesson in LESSONS:
         cells = nbformat.read(NOTEBOOKS / lesson.file, as_version=4).cells
@@ -90,7 +90,7 @@ def test_a_section_or_an_exercise_is_called_by_the_name_that_it_has_in_that_lang
         **catalogues.translations(language, "notebooks/"),
     }
     for name in catalogues.sources():
-        entries = catalogues.load(catalogues.catalogue(name, language)) if "/" in name else ()
+        entries = catalogues.load(catalogues.catalogue_path(name, language)) if "/" in name else ()
         pairs = ((entry.id, entry.string) for entry in entries if entry.id)
         for english, other in (pair for pair in pairs if isinstance(pair[0], str)):
             text = re.sub("`[^`]*`", "`", english)
@@ -129,7 +129,7 @@ def test_a_label_a_button_or_a_term_has_one_translation(language):
     other = {"the same", "no .item()"}
     found: dict[tuple, set] = {}
     for name in catalogues.sources():
-        for entry in catalogues.load(catalogues.catalogue(name, language), language):
+        for entry in catalogues.load(catalogues.catalogue_path(name, language), language):
             label = isinstance(entry.id, str) and 0 < len(entry.id.split()) <= 3
             if label and entry.id not in other | {entry.string}:
                 found.setdefault((entry.id, "notebooks/" in name), set()).add(entry.string)
@@ -139,13 +139,13 @@ def test_a_label_a_button_or_a_term_has_one_translation(language):
 @TODAY
 @IN
 def test_a_font_for_figures_has_every_sign_of_the_catalogues(language):
-    have = font.covered(catalogues.LANGUAGES / language / "font.otf")
-    assert "".join(sorted(font.signs(language) - have)) == ""
+    have = font.characters_in_font(catalogues.LANGUAGES / language / "font.otf")
+    assert "".join(sorted(font.characters_needed(language) - have)) == ""
 
 
 @pytest.fixture
 def course(tmp_path, monkeypatch):
-    """A course of one lesson and one module, translated, whose catalogues stand in a folder of their own."""
+    """Return a translated course of one lesson and one module, with catalogues in a folder of its own."""
     (tmp_path / "notebooks").mkdir()
     cells = [
         nbformat.v4.new_markdown_cell("## What is a batch?\n\nIt has 64 images.", id="prose"),
@@ -164,7 +164,7 @@ def course(tmp_path, monkeypatch):
     (tmp_path / "languages" / "zh").mkdir(parents=True)
     terms = catalogues.LANGUAGES / "zh" / "terms.tsv"
     terms.write_text("English\tChinese\tnot\nbatch\t批次\t批量\n", encoding="utf-8")
-    made = catalogues.fresh(sources()["notebooks/01_one"]())
+    made = catalogues.untranslated_catalogue(sources()["notebooks/01_one"]())
     said = {
         "What is a batch?": "什么是批次？",
         "It has 64 images.": "它有 64 张图像。",
@@ -173,7 +173,7 @@ def course(tmp_path, monkeypatch):
     }
     for entry in made:
         entry.string = said.get(entry.id, entry.string)
-    catalogues.save(made, catalogues.catalogue("notebooks/01_one", "zh"))
+    catalogues.save(made, catalogues.catalogue_path("notebooks/01_one", "zh"))
     assert progress.problems("zh") == []
     return tmp_path / "notebooks" / "01_one.ipynb"
 
@@ -195,7 +195,7 @@ def test_a_changed_sentence_number_label_or_comment_is_told_with_its_cell(course
     assert re.search(rf"notebooks/01_one, {place}: '[^']*{new}[^']*': new or changed", told)
     assert "no longer in the course" in told
 
-    catalogues.renew("zh")
+    catalogues.update_all("zh")
     assert "changed; its translation is of the text before" in "\n".join(progress.problems("zh"))
 
 
@@ -314,7 +314,7 @@ def test_the_programs_on_a_page_are_the_same_but_for_their_comments(language):
     texts_of = [[fence.findall(editions._read(ROOT / path)) for path in pair] for pair in both]
     assert sum(len(english) for english, _ in texts_of) > 150
     for english, other in texts_of:
-        plain = [[ast.dump(ast.parse(code.plain(text))) for text in one] for one in (english, other)]
+        plain = [[ast.dump(ast.parse(code.without_magics(text))) for text in one] for one in (english, other)]
         assert plain[0] == plain[1]
     written = "".join(text for _, other in texts_of for text in other)
     assert not re.search(r"# [a-z]+ [a-z]+ [a-z]+", re.sub("# torchrun.*", "", written))

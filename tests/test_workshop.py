@@ -50,7 +50,7 @@ def write_hand_in(folder, owner, entries, file=None, **more):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder without the progress file of the test."""
+    """Return a folder without the test's progress file."""
     (tmp_path / "class").mkdir()
     return tmp_path / "class"
 
@@ -374,14 +374,14 @@ NOTES, SCHEDULES = (
 
 
 def notes_on(lesson, notes):
-    """Return what the guide says of a lesson, and the minutes that it gives to each section."""
+    """Return the guide's text on a lesson, and the minutes it gives to each section."""
     part = notes.partition(f"\n## {lesson.id} · {lesson.title}\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (.*?) \| (\d+|–) \|", part, re.MULTILINE)
     return part, {title: int(minutes.replace("–", "0")) for title, minutes in rows}
 
 
 def faults_of_notes(notes):
-    """Say where the notes on the lessons do not add up, or name what a lesson has not."""
+    """Yield where the notes' minutes do not add up, or name a section that the lesson lacks."""
     for lesson in LESSONS:
         part, minutes = notes_on(lesson, notes)
         parts, known = guide.sections(COURSE, lesson), list(exercises_of(lesson.id))
@@ -411,7 +411,7 @@ UNBROKEN = 90  # minutes
 
 
 def faults_of_schedules(text, notes):
-    """Say where a timetable does not add up, or leaves out what a lesson has not."""
+    """Yield what is wrong with a timetable: sums, pauses, slack, or the sections of a lesson."""
     for table in re.findall(r"(?:^\| \d\d:\d\d \|.*\n)+", text, re.MULTILINE):
         blocks = [re.split(r" ?\| ?", line)[1:-1] for line in table.splitlines()]
         clock = [60 * int(start[:2]) + int(start[3:]) for start, *_ in blocks]

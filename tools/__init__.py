@@ -1,7 +1,7 @@
-"""What makes and keeps the course: authoring, records, claims' pages, classroom. Not in the wheel."""
+"""Tools for maintainers and instructors: authoring, records, fidelity, classroom. Not in the wheel."""
 
 import sys
 
-# jsonschema, which nbformat brings, reads a whole grammar when it is imported: a second in each process, for
-# a format of addresses that no schema here names. It does without.
+# jsonschema, a dependency of nbformat, imports this package if it is there: a second for each process, for a
+# format of URLs that no schema here uses.
 sys.modules.setdefault("rfc3987_syntax", None)

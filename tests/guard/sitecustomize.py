@@ -14,7 +14,7 @@ sys.modules.setdefault("rfc3987_syntax", None)  # as in tools: a second, for not
 
 
 class NetworkBlocked(ConnectionRefusedError):
-    """A lesson reached for the network; lessons must run without one."""
+    """Raised when a lesson opens a network connection; lessons must run offline."""
 
 
 _OWN_NAMES = {"", "localhost", socket.gethostname()}

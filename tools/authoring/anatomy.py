@@ -1,4 +1,4 @@
-"""What a lesson must contain, and what it must not."""
+"""Checks of a lesson's structure: what its notebook must and must not contain."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tools.authoring.form import Problem, cell_name, tags
 
 LAST_SECTIONS = ("Errors you will meet", "Summary", "Questions to check yourself")
 FURTHER = "Further"
-"""The section after them: what is worth keeping beside the main line."""
+"""The optional section after these, with material beyond the main line."""
 
 COLLECTIONS = {"08"}
-"""Lessons that are read in pieces, so that their minutes are free."""
+"""Lessons that are collections to read in parts, which may take more than 90 minutes."""
 
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _FORBIDDEN = [
@@ -50,7 +50,7 @@ _FORBIDDEN = [
 
 @dataclass(frozen=True)
 class Heading:
-    """A Markdown heading: its level, its text, and the cell or line it stands in."""
+    """A Markdown heading: its level (1 to 6), its text, and the id of its cell ("" in a page)."""
 
     level: int
     text: str
@@ -58,19 +58,22 @@ class Heading:
 
 
 def without_code(markdown: str) -> str:
-    """Return Markdown with fenced blocks and inline code blanked."""
+    """Return Markdown with fenced code blocks and inline code removed; line breaks of blocks are kept."""
     text = _FENCE.sub(lambda m: "\n" * m[0].count("\n"), markdown)
     return re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", text, flags=re.DOTALL)
 
 
 def headings(markdown: str, cell: str = "") -> list[Heading]:
-    """Return the ATX headings of a Markdown text, in order."""
+    """Return the ATX headings (``# Title``) of a Markdown text, in order; those in code blocks are left out.
+
+    ``cell`` is stored in each `Heading`.
+    """
     matches = re.findall(r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$", _FENCE.sub("", markdown), re.MULTILINE)
     return [Heading(len(marks), text.strip(), cell) for marks, text in matches]
 
 
 def notebook_headings(nb: NotebookNode) -> list[Heading]:
-    """Return a notebook's headings, each with the name of its cell."""
+    """Return the headings of a notebook's Markdown cells, in order, each with the id of its cell."""
     return [
         heading
         for i, cell in enumerate(nb.cells)
@@ -80,13 +83,17 @@ def notebook_headings(nb: NotebookNode) -> list[Heading]:
 
 
 def anatomy_problems(nb: NotebookNode, exercises: Iterable[Exercise], file: str) -> list[Problem]:
-    """List what is missing from a lesson, or has no place in it."""
+    """Return what a lesson's notebook lacks or must not have: sections, exercises, code, predictions.
+
+    ``file`` is the name that the problems show.
+    """
     problems = [*_section_problems(nb), *_exercise_problems(nb, exercises), *_code_problems(nb)]
     problems += _prediction_problems(nb)
     return [Problem(file, *entry) for entry in problems]
 
 
 def _section_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
+    """Yield cell, problem and fix for each fault of the headings: levels, closing sections, order."""
     all_headings = notebook_headings(nb)
     for extra in [h for h in all_headings if h.level == 1][1:]:
         yield extra.cell, f"holds a second title: # {extra.text}", "use ## for a section"
@@ -109,6 +116,7 @@ def _section_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
 
 
 def _exercise_problems(nb: NotebookNode, exercises: Iterable[Exercise]) -> Iterator[tuple[str, str, str]]:
+    """Yield cell, problem and fix for exercise cells: unknown id, no stub, no check, repeated, missing."""
     known = {exercise.id: exercise for exercise in exercises}
     placed: set[str] = set()
     for i, cell in enumerate(nb.cells):
@@ -142,6 +150,7 @@ def _exercise_problems(nb: NotebookNode, exercises: Iterable[Exercise]) -> Itera
 
 
 def _prediction_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
+    """Yield cell, problem and fix for each ``predict()`` with an unusual form or id, or never revealed."""
     lesson = nb.metadata.get("course", {}).get("lesson", "")
     seen: set[str] = set()
     for i, cell in enumerate(nb.cells):
@@ -165,6 +174,7 @@ def _prediction_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
 
 
 def _code_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
+    """Yield cell, problem and fix for each match of a `_FORBIDDEN` pattern in a code cell."""
     for i, cell in enumerate(nb.cells):
         if cell.cell_type != "code":
             continue

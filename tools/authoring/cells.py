@@ -75,12 +75,12 @@ def label(lesson: Lesson) -> str:
 
 
 def row(*cells: str) -> str:
-    """Return a row of a Markdown table."""
+    """Return one row of a Markdown table; ``|`` within a cell is escaped."""
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def open_in(course: Course, lesson: Lesson) -> dict[str, str]:
-    """Return the addresses that open a lesson in Colab and in Kaggle."""
+    """Return the URLs that open a lesson in Colab and in Kaggle, by the service's name."""
     path = f"{course.repository}/blob/{course.branch}/notebooks/{lesson.file}"
     return {
         "Colab": f"https://colab.research.google.com/github/{path}",
@@ -89,41 +89,41 @@ def open_in(course: Course, lesson: Lesson) -> dict[str, str]:
 
 
 def badges(course: Course, lesson: Lesson) -> list[str]:
-    """Return the Colab and the Kaggle badge of a lesson, as Markdown."""
+    """Return a lesson's Colab and Kaggle badges, as Markdown images with links."""
     return [f"[![Open in {name}]({BADGES[name]})]({url})" for name, url in open_in(course, lesson).items()]
 
 
 def site(repository: str) -> str:
-    """Return the address of the course's site on GitHub Pages."""
+    """Return the URL of the GitHub Pages site, with a final slash, of a repository (``owner/name``)."""
     owner, _, name = repository.partition("/")
     host = f"{owner.lower()}.github.io"
     return f"https://{host}/" if name.lower() == host else f"https://{host}/{name}/"
 
 
-def seen_url(course: Course, lesson: Lesson) -> str:
-    """Return the address of the executed lesson on the course's site."""
+def executed_page_url(course: Course, lesson: Lesson) -> str:
+    """Return the URL of the executed lesson on the course's site, in the chosen language."""
     below = "" if chosen() == "en" else f"{chosen()}/"
     return f"{site(course.repository)}{below}{lesson.file.removesuffix('.ipynb')}.html"
 
 
 def page_links(course: Course, text: str) -> str:
-    """Return Markdown of a notebook whose links to pages of the repository are those of this course.
+    """Return a notebook's Markdown with links to the repository's pages (``../handbook/…``) made absolute.
 
-    An author writes ``../handbook/glossary.md``; Colab has no such file, so a course with a name gives
-    the address on GitHub. Pictures stay.
+    Colab does not have those files, so if the course has a repository the links become GitHub URLs; otherwise
+    they stay relative. Links to images are not changed.
     """
     return re.sub(r"(?<=\]\()\.\./(?!images/)", course.page(""), text)
 
 
 def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
-    """Return title, badges, question, objectives, minutes and what comes before."""
+    """Return the generated first cell: title, badges, question, objectives, minutes, required lessons."""
     minutes = _("**{minutes} minutes**").format(minutes=lesson.minutes)
     if lesson.further:
         minutes += _(", and {further} for *Further*").format(further=lesson.further)
-    facts = [minutes, _needs(course, lesson), lesson.hardware]
+    facts = [minutes, _prerequisites(course, lesson), lesson.hardware]
     ways = _other_languages(course, lesson)
     if course.repository:
-        executed = f"[{SEEN}]({seen_url(course, lesson)})"
+        executed = f"[{SEEN}]({executed_page_url(course, lesson)})"
         ways.insert(0, " ".join([*badges(course, lesson), executed]))
     parts = [
         f"# {label(lesson)}",
@@ -139,7 +139,7 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
 
 
 def _other_languages(course: Course, lesson: Lesson) -> list[str]:
-    """Return links to the lesson in the other languages that it has."""
+    """Return Markdown links to the lesson's notebooks in the other languages that exist."""
     return [
         f"[{own_name(code)}]({code}/{lesson.file})"
         for code in languages()[1:]
@@ -148,13 +148,14 @@ def _other_languages(course: Course, lesson: Lesson) -> list[str]:
 
 
 def setup_cell(course: Course, lesson: Lesson, source: str | None = None) -> NotebookNode:
-    """Return the cell that finds or fetches ``course_utils`` and starts the lesson.
+    """Return the code cell that makes ``course_utils`` importable and starts the lesson.
 
     Parameters
     ----------
     source : str, optional
-        What pip installs where there is no clone; by default the course's repository and branch, and
-        nothing while it has no name.
+        Pip requirement to install where there is neither a clone nor an uploaded wheel; by default
+        ``git+https`` of the course's repository and branch. If ``course.repository`` is not set either,
+        only an uploaded wheel can be installed.
     """
     if not source and course.repository:
         source = f"git+https://github.com/{course.repository}@{course.branch}"
@@ -169,7 +170,7 @@ def setup_cell(course: Course, lesson: Lesson, source: str | None = None) -> Not
 
 
 def task_cell(exercise: Exercise, number: int) -> NotebookNode:
-    """Return the task of an exercise; ``number`` is its place in the notebook, from 1."""
+    """Return the generated cell with an exercise's task; ``number`` counts the exercises from 1."""
     minutes = ngettext("{minutes} minute", "{minutes} minutes", exercise.minutes).format(
         minutes=exercise.minutes
     )
@@ -184,7 +185,7 @@ def task_cell(exercise: Exercise, number: int) -> NotebookNode:
 
 
 def footer_cell(course: Course, lesson: Lesson) -> NotebookNode:
-    """Return the way to the previous lesson, the course map and the next lesson."""
+    """Return the generated last cell: links to the previous lesson, the course map and the next lesson."""
     index = course.ready.index(lesson)
     parts = [f"← [{label(o)}]({o.file})" for o in course.ready[max(index - 1, 0) : index]]
     online = f" ([online](https://github.com/{course.repository}#course-map))"
@@ -206,10 +207,11 @@ def footer_cell(course: Course, lesson: Lesson) -> NotebookNode:
 def regenerate(
     nb: NotebookNode, course: Course, lesson: Lesson, exercises: Iterable[Exercise]
 ) -> NotebookNode:
-    """Return a copy with every generated cell fresh and in its place.
+    """Return a copy of a notebook with all generated cells (header, setup, tasks, footer) created again.
 
-    A cell is replaced only if it is tagged ``generated`` and carries one of the ids kept for
-    generated cells, or none, as before format 4.5. Any other cell so tagged loses the tag and stays.
+    A cell is replaced only if it is tagged ``generated`` and its id is one of those reserved for generated
+    cells, or if it has no id (before format 4.5). Any other cell with that tag loses the tag and is kept.
+    Links in Markdown cells are updated by `page_links`.
     """
     nb = copy.deepcopy(nb)
     cells = [header_cell(course, lesson), setup_cell(course, lesson)]
@@ -232,7 +234,8 @@ def regenerate(
     return nb
 
 
-def _needs(course: Course, lesson: Lesson) -> str:
+def _prerequisites(course: Course, lesson: Lesson) -> str:
+    """Return the sentence that names the lessons required before this one, with links; "" if none are."""
     links = [f"[{o.id}]({o.file})" for o in course.ready if o.id in lesson.needs]
     if not links:
         return ""
@@ -241,9 +244,11 @@ def _needs(course: Course, lesson: Lesson) -> str:
 
 
 def _markdown(ident: str, source: str) -> NotebookNode:
+    """Return a generated Markdown cell with this id."""
     return _generated(nbformat.v4.new_markdown_cell(tidy(source), id=ident))
 
 
 def _generated(cell: NotebookNode) -> NotebookNode:
+    """Mark a cell in place as generated, neither editable nor deletable; return it."""
     cell.metadata.update({"deletable": False, "editable": False, "tags": ["generated"]})
     return cell

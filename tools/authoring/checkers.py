@@ -1,6 +1,6 @@
-"""The page ``handbook/checkers.md``: what each check lets through, and whether it says what was wrong.
+"""Write ``handbook/checkers.md``: which faults each exercise's check accepts, and how well it diagnoses.
 
-``python -m tools.authoring.checkers`` puts to every check its known answers, mutants of the reference and of
+``python -m tools.authoring.checkers`` runs every check on its known answers, mutants of the reference and of
 other right answers, and answers with two known faults at once. It takes some minutes on an idle machine;
 given lessons or exercises it prints their rows and leaves the page as it is.
 """
@@ -34,13 +34,13 @@ from course_utils.exercises import Exercise, lesson  # noqa: E402
 
 PAGE = ROOT / "handbook" / "checkers.md"
 LIMIT = 24
-"""At most so many pairs of faults, and mutants of other right answers, an exercise; drawn by a seed."""
+"""The maximum number of pairs of faults, and of mutants of other right answers, for each exercise."""
 SECONDS = 4.0
 """The time limit of a check on a faulty answer, which may never end."""
 
 
 class Count(NamedTuple):
-    """How many of how many."""
+    """A count out of a total, such as correct results out of all."""
 
     good: int
     total: int
@@ -50,7 +50,13 @@ class Count(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What one check did: a row of the page, and ``notes`` on what it let through."""
+    """The results of one exercise's check: a row of the page, and ``notes`` on wrong answers it accepted.
+
+    right: right answers accepted; told: wrong answers given their diagnosis; mutants, variants: faulty
+    variants of the reference and of other right answers rejected; pairs: answers with two faults rejected;
+    one_of_two: pairs diagnosed as one of their faults; third: pairs given another diagnosis; seconds: time of
+    one check.
+    """
 
     exercise: str
     right: Count
@@ -67,8 +73,8 @@ class Row(NamedTuple):
         return " | ".join([*map(str, self[:-2]), f"{self.seconds:.2f}"])
 
 
-def examine(exercise: Exercise) -> Row:
-    """Put all that is known of an exercise to its check."""
+def evaluate_check(exercise: Exercise) -> Row:
+    """Run an exercise's check on all known right and wrong answers and on mutants; return the counts."""
     exercise = copy.copy(exercise)
     reference = exercise.reference() if exercise.wants_value else exercise.reference
     exercise.result(reference)
@@ -82,20 +88,21 @@ def examine(exercise: Exercise) -> Row:
     notes: list[str] = []
 
     def refused(faulty: dict[str, Any]) -> Count:
-        alive = [name for name, f in faulty.items() if exercise.result(f).outcome == "right"]
-        notes.extend(f"accepted: {name}" for name in alive)
-        return Count(len(faulty) - len(alive), len(faulty))
+        """Return how many of these faulty answers the check does not accept; note the accepted ones."""
+        accepted_names = [name for name, f in faulty.items() if exercise.result(f).outcome == "right"]
+        notes.extend(f"accepted: {name}" for name in accepted_names)
+        return Count(len(faulty) - len(accepted_names), len(faulty))
 
     of_reference = {} if exercise.wants_value else dict(_mutants(exercise.reference))
     of_others = {
         f"{name}: {change}": mutant for name, answer in answers.items() for change, mutant in _mutants(answer)
     }
     mutants, variants = refused(of_reference), refused(_sample(of_others))
-    both = {pair: exercise.result(f) for pair, f in _sample(dict(_pairs(wrong))).items()}
-    alive = [pair for pair, result in both.items() if result.outcome == "right"]
-    notes += [f"accepted: both {a} and {b}" for a, b in alive]
-    ended = {pair: r.diagnosis for pair, r in both.items() if r.outcome == "not_yet"}
-    other = {pair: diagnosis for pair, diagnosis in ended.items() if diagnosis not in pair}
+    by_pair = {pair: exercise.result(f) for pair, f in _sample(dict(_pairs(wrong))).items()}
+    accepted_pairs = [pair for pair, result in by_pair.items() if result.outcome == "right"]
+    notes += [f"accepted: both {a} and {b}" for a, b in accepted_pairs]
+    pair_diagnoses = {pair: r.diagnosis for pair, r in by_pair.items() if r.outcome == "not_yet"}
+    other = {pair: diagnosis for pair, diagnosis in pair_diagnoses.items() if diagnosis not in pair}
     notes += [f"{a} and {b}: told {diagnosis}" for (a, b), diagnosis in other.items()]
     third = [name for name in other.values() if not name.startswith(("other-", "wrong-"))]
     return Row(
@@ -104,21 +111,25 @@ def examine(exercise: Exercise) -> Row:
         Count(told, len(wrong)),
         mutants,
         variants,
-        Count(len(both) - len(alive), len(both)),
-        Count(len(ended) - len(other), len(ended)),
-        Count(len(third), len(ended)),
+        Count(len(by_pair) - len(accepted_pairs), len(by_pair)),
+        Count(len(pair_diagnoses) - len(other), len(pair_diagnoses)),
+        Count(len(third), len(pair_diagnoses)),
         seconds,
         notes,
     )
 
 
 def _sample(answers: dict[Any, Any]) -> dict[Any, Any]:
+    """Return at most `LIMIT` of the answers, drawn with a fixed seed."""
     names = random.Random(len(answers)).sample(list(answers), min(LIMIT, len(answers)))
     return {name: answers[name] for name in names}
 
 
 def _mutants(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Make the mutants of a function that is written as one; a lambda and a closure are left out."""
+    """Yield the change and the mutant for each mutation of a function.
+
+    Only functions written with ``def`` and without a closure have any; a lambda has none.
+    """
     try:
         source = textwrap.dedent(inspect.getsource(function))
     except (OSError, TypeError):
@@ -132,7 +143,7 @@ def _mutants(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _pairs(wrong: list[tuple[str, Any]]) -> Iterator[tuple[tuple[str, str], Any]]:
-    """Make answers with two faults, of known ones that are edits of one function in places apart."""
+    """Yield two diagnoses and an answer with both faults, for edits of one function in separate places."""
     edits = [(name, answer.edits) for name, answer in wrong if hasattr(answer, "edits")]
     for (a, (one, first, names)), (b, (other, second, more)) in itertools.combinations(edits, 2):
         if a != b and one is other and not first.keys() & second.keys():
@@ -143,9 +154,10 @@ def _pairs(wrong: list[tuple[str, Any]]) -> Iterator[tuple[tuple[str, str], Any]
 
 
 def page(rows: list[Row]) -> str:
-    """Return the page: ``checkers.md`` of this folder with its numbers, and a row an exercise."""
+    """Return the page: the template ``checkers.md`` with the totals, and a table row for each exercise."""
 
     def share(name: str) -> str:
+        """Return the total of a column of counts, with its percentage."""
         counts = [getattr(row, name) for row in rows]
         total = Count(sum(c.good for c in counts), sum(c.total for c in counts))
         return f"{total} ({total.good / max(total.total, 1):.1%})"
@@ -161,13 +173,14 @@ def page(rows: list[Row]) -> str:
     return head + "".join(f"| {row} |\n" for row in rows)
 
 
-def _examine(ident: str) -> Row:
+def _evaluate_check_by_id(ident: str) -> Row:
+    """Return the results for the exercise with this id, such as ``04.lost``; runs in a worker process."""
     number, _, slug = ident.partition(".")
-    return examine(getattr(lesson(number), slug))
+    return evaluate_check(getattr(lesson(number), slug))
 
 
 def main() -> None:
-    """Examine the exercises asked for and print what is worth reading; write the page where it was all."""
+    """Evaluate the checks of the chosen exercises and print the results; write the page if it was all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("only", nargs="*", help="lessons or exercises, such as 04 or 04.lost")
     parser.add_argument("--at-once", type=int, default=2, help="how many at a time")
@@ -175,7 +188,9 @@ def main() -> None:
     ids = [e.id for entry in load_course().ready for e in lesson(entry.id)]
     rows = []
     with ProcessPoolExecutor(args.at_once) as pool:
-        for row in pool.map(_examine, [i for i in ids if not args.only or {i, i[:2]} & {*args.only}]):
+        for row in pool.map(
+            _evaluate_check_by_id, [i for i in ids if not args.only or {i, i[:2]} & {*args.only}]
+        ):
             rows.append(row)
             print(row, *(f"      {note}" for note in row.notes), sep="\n", flush=True)
     if not args.only:

@@ -18,7 +18,7 @@ from tools.authoring.pages import Generated, digest_mark
 PAGE, NUMBERS = "handbook/claims.md", "handbook/claims_numbers.md"
 CHART = "images/claims.svg"
 RATIOS, RATES = ("×", "memory"), ("images/s",)
-"""The units of the chart's upper and lower part."""
+"""The units of the chart's upper and lower half."""
 
 INTRODUCTION = _("""\
 # What is claimed, and how far it is true
@@ -36,7 +36,7 @@ linked; *modelled* ones are the simulated GPU's and decide nothing.
 
 
 def page(claims: Sequence[Claim] = CLAIMS) -> str:
-    """Return the page of the verdicts, as Markdown."""
+    """Return the page with each claim's verdict (``handbook/claims.md``), as Markdown."""
     parts = [INTRODUCTION]
     for group, alike in groupby(claims, lambda claim: claim.group):
         head = _("Claim"), _("Verdict"), _("What was found")
@@ -45,7 +45,7 @@ def page(claims: Sequence[Claim] = CLAIMS) -> str:
 
 
 def numbers(claims: Sequence[Claim] = CLAIMS) -> str:
-    """Return the page of the numbers, as Markdown."""
+    """Return the page with each claim's numbers (``handbook/claims_numbers.md``), as Markdown."""
     parts = [Path(__file__).with_name("claims_numbers.md").read_text(encoding="utf-8")]
     for group, alike in groupby(claims, lambda claim: claim.group):
         parts += [f"## {group}\n", *map(_block, alike)]
@@ -53,7 +53,7 @@ def numbers(claims: Sequence[Claim] = CLAIMS) -> str:
 
 
 def alt(claims: Sequence[Claim]) -> str:
-    """Say in a sentence or two what the chart shows."""
+    """Return the chart's alternative text."""
     return _(
         "One row a claim: the claimed range as a bar, and the recorded, modelled and published numbers as "
         "dots, on a logarithmic axis; {n_claims} claims, which the table above gives in words."
@@ -61,7 +61,7 @@ def alt(claims: Sequence[Claim]) -> str:
 
 
 def _row(claim: Claim) -> str:
-    """Return a claim's row; where nothing decides it, with what is modelled."""
+    """Return a claim's table row; an open claim's row has the range of its modelled numbers too."""
     verdict, sentence = weigh(claim), claim.sentence
     modelled = [f.value for f in claim.points if f.kind == "modelled" and f.weighed]
     if verdict == "Open" and modelled:
@@ -71,6 +71,7 @@ def _row(claim: Claim) -> str:
 
 
 def _block(claim: Claim) -> str:
+    """Return a claim's section on the page of numbers: verdict, quotation, requirements, numbers."""
     ask = _("Not measured yet: needs a GPU.") if claim.lacks_gpu else _("To measure it yourself:")
     lines = [
         f'<a id="claim-{claim.id}"></a>',
@@ -90,6 +91,7 @@ def _block(claim: Claim) -> str:
 
 
 def _numbers(claim: Claim) -> str:
+    """Return the table of a claim's data points, as Markdown."""
     rows = [_("| Number | Kind | What | Where | Source, date |"), "|---:|---|---|---|---|"]
     for group in grouped(claim.points):
         f = group[0]
@@ -103,7 +105,7 @@ def _numbers(claim: Claim) -> str:
 
 
 def _link(sources: str) -> str:
-    """Turn ``"a title, 2024, https://…; another title"`` into links."""
+    """Return sources such as ``"a title, 2024, https://…; another title"`` as Markdown links."""
     parts = (source.rpartition(", ") for source in sources.split("; "))
     return "; ".join(
         f"[{title}]({end})" if end.startswith("http") else title + comma + end for title, comma, end in parts
@@ -114,14 +116,14 @@ def _link(sources: str) -> str:
 
 
 def digest(claims: Sequence[Claim]) -> str:
-    """Return what stands in the chart's file to tell whether it shows these claims and records."""
+    """Return the mark stored in the chart's SVG file that changes with the claims and numbers shown."""
     rows = [(c.short, c.claimed, [(f"{f.value:.4g}", f.kind, f.weighed) for f in c.points]) for c in claims]
     content = json.dumps(rows, ensure_ascii=False)
     return digest_mark(content.encode())
 
 
 def draw(path: Path, claims: Sequence[Claim] = CLAIMS) -> None:
-    """Draw the chart into an SVG file."""
+    """Draw the claims' chart with matplotlib and write it to an SVG file."""
     import matplotlib.pyplot as plt
 
     from course_utils.plots import use_style
@@ -149,6 +151,7 @@ BAR = "#f2c38f"
 
 
 def _rows(ax, claims: Sequence[Claim], xlabel: str) -> None:
+    """Draw one row for each claim into an axes: the claimed range as a bar, the data points as markers."""
     from course_utils.plots import LOOKS, log_ticks
 
     every = [f.value for claim in claims for f in claim.points]
@@ -160,8 +163,8 @@ def _rows(ax, claims: Sequence[Claim], xlabel: str) -> None:
         ax.barh(line, high - low, left=low, height=0.8, color=BAR, zorder=1)
         for f in claim.points:
             spread = [[max(0, f.value - f.low)], [max(0, f.high - f.value)]]
-            y, pale = row + OFFSETS[f.kind], 1 if f.weighed else 0.35
-            look = {**LOOKS[f.kind], "alpha": pale, "markersize": 5, "elinewidth": 1}
+            y, alpha = line + OFFSETS[f.kind], 1 if f.weighed else 0.35
+            look = {**LOOKS[f.kind], "alpha": alpha, "markersize": 5, "elinewidth": 1}
             ax.errorbar(f.value, y, xerr=spread, zorder=3, **look)
     names = [f"{claim.short}: {claim.claimed}" for claim in claims]
     ax.set_yticks(range(len(claims)), names)
@@ -172,6 +175,7 @@ def _rows(ax, claims: Sequence[Claim], xlabel: str) -> None:
 
 
 def _legend(fig) -> None:
+    """Add the legend of bars and markers above the figure's axes."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

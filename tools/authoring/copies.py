@@ -1,4 +1,4 @@
-"""Executed copies of the lessons as they are shipped, for those who read and do not run."""
+"""Executed copies of the lessons as shipped, for the site; they are cached."""
 
 from __future__ import annotations
 
@@ -24,15 +24,19 @@ from tools.authoring.form import dumps, parse, read
 from tools.authoring.lesson import executed
 
 KEPT = ROOT / "executed" / "site"
-"""Where copies are kept."""
-SHOWN = "~/pytorch-gpu-course"  # stands in the outputs for the folders the lesson saw
+"""The default folder of the copies."""
+SHOWN = "~/pytorch-gpu-course"  # replaces the real paths in outputs
 _IMPORTED = ("course_utils", "course_language", "course_lessons", "simgpu")
-_NOT_IMPORTED = {"__pycache__", "cli", "tests"}  # what no lesson uses
+_NOT_IMPORTED = {"__pycache__", "cli", "tests"}  # parts of these packages that no lesson uses
 _USERS_OWN = re.compile(r"COURSE_|IPYTHON|JUPYTER_|MPLBACKEND$|PYTHONWARNINGS$")
 
 
-def facts(device: str = "") -> dict[str, Any]:
-    """Describe what a lesson runs on here; ``device`` is as ``COURSE_DEVICE``, by default the best."""
+def machine_facts(device: str = "") -> dict[str, Any]:
+    """Return the date, PyTorch's version, and the device, CPU and number of cores that a lesson runs on.
+
+    ``device`` is as the environment variable ``COURSE_DEVICE``; by default the best one that works. The
+    dict's keys are date, torch, device, cpu and cores.
+    """
     import torch
 
     from course_utils.devices import abilities, get_device
@@ -48,15 +52,15 @@ def facts(device: str = "") -> dict[str, Any]:
 
 
 def executed_copy(course: Course, lesson: Lesson, folder: Path = KEPT, device: str = "") -> NotebookNode:
-    """Return a lesson with its outputs, from the copy kept of an earlier run where nothing has changed.
+    """Return a lesson's notebook with outputs: the stored copy if lesson, code and machine are unchanged.
 
-    The lesson runs in an empty folder, unsolved, as a learner gets it. ``metadata.course.run`` of the copy
-    says on what it ran.
+    Otherwise the lesson is executed as shipped, its exercises unsolved, in an empty temporary folder, and the
+    copy is stored. ``metadata.course.run`` of the copy is the dict of `machine_facts`, with the cache key.
 
     Parameters
     ----------
     folder
-        Where copies are kept, ``FILE`` for each lesson.
+        Where copies are stored, each under ``lesson.file``.
     device
         As ``COURSE_DEVICE``; by default the best device that works.
 
@@ -66,15 +70,15 @@ def executed_copy(course: Course, lesson: Lesson, folder: Path = KEPT, device: s
         If a cell fails or takes too long; the message names the lesson.
     """
     nb = read(course.path.parent / lesson.file)
-    run = facts(device)
+    run = machine_facts(device)
     key = _cache_key(dumps(nb), run, posixpath.dirname(lesson.file))
     kept = folder / lesson.file
-    with contextlib.suppress(AuthoringError):  # there is none yet, or a damaged one
+    with contextlib.suppress(AuthoringError):  # missing or damaged
         copy = read(kept)
         if copy.metadata.get("course", {}).get("run", {}).get("key") == key:
             return copy
     try:
-        done = _run(nb, device, lesson.file)
+        done = _execute(nb, device, lesson.file)
     except AuthoringError as error:
         raise AuthoringError(f"{lesson.file}: {error}") from None
     done.metadata.setdefault("course", {})["run"] = run | {"key": key}
@@ -82,7 +86,11 @@ def executed_copy(course: Course, lesson: Lesson, folder: Path = KEPT, device: s
     return done
 
 
-def _run(nb: NotebookNode, device: str, name: str) -> NotebookNode:
+def _execute(nb: NotebookNode, device: str, name: str) -> NotebookNode:
+    """Execute a notebook in a temporary folder, with an environment free of the user's own settings.
+
+    Paths of that folder and of the clone are replaced by `SHOWN` in the outputs.
+    """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         base = Path(scratch).resolve()
         for folder in ("notebooks", "tmp"):
@@ -95,7 +103,7 @@ def _run(nb: NotebookNode, device: str, name: str) -> NotebookNode:
             "IPYTHONDIR": str(base / "ipython"),
             "JUPYTER_CONFIG_DIR": str(base / "jupyter"),
             "JUPYTER_PREFER_ENV_PATH": "1",
-            "COURSE_WIDGETS": "frames",  # what can be moved is moved on a page, too
+            "COURSE_WIDGETS": "frames",  # interactive figures work on a static page
         }
         if device:
             env["COURSE_DEVICE"] = device
@@ -106,7 +114,10 @@ def _run(nb: NotebookNode, device: str, name: str) -> NotebookNode:
 
 
 def _cache_key(text: str, run: dict[str, Any], language: str) -> str:
-    """Tell apart what would run differently: the lesson, what it imports, PyTorch and the machine."""
+    """Return a hash of what a lesson's outputs depend on: its text, imported packages, PyTorch, machine.
+
+    ``language`` is the subfolder of the notebook, "" for English.
+    """
     unused = _NOT_IMPORTED | {*languages()} - {language}
     sums = hashlib.sha256(text.encode())
     sums.update(repr([run[name] for name in ("torch", "device", "cpu", "cores")]).encode())

@@ -24,7 +24,7 @@ import torch
 from course_utils import files
 from simgpu import profiles
 from tools.authoring.pages import Generated, digest_mark
-from tools.fidelity import Found, hold, read
+from tools.fidelity import Comparison, compare_row, read
 from tools.fidelity.report import NEAR
 from tools.records import table
 
@@ -39,14 +39,14 @@ PAGE, CHART = "handbook/fidelity.md", "images/fidelity.svg"
 COMMAND = "python -m tools.authoring.fidelity"
 
 ENOUGH = 20
-"""Measurements from which a card has a range of its own; with fewer it has that of all cards."""
+"""The minimum number of measurements for a card's own range; with fewer it gets that of all cards."""
 
 WRONG = 0.6
-"""A kind of work stands among those that the model gets wrong where fewer are near the measured."""
+"""A kind of work is listed as modelled wrongly if a smaller share than this is within 25 %."""
 
 
 class Pair(NamedTuple):
-    """What was measured, and what the simulated device makes of it, in seconds or bytes."""
+    """A measured value and the simulated GPU's modelled one, in seconds or bytes as ``quantity`` says."""
 
     card: str
     kind: str
@@ -56,7 +56,7 @@ class Pair(NamedTuple):
 
     @property
     def work(self) -> str:
-        """Whole networks, or single operators, copies and collectives."""
+        """``"network"`` for whole networks, ``"operator"`` for single operators, copies and collectives."""
         return "network" if self.kind.startswith("network") else "operator"
 
 
@@ -65,11 +65,11 @@ class Pair(NamedTuple):
 
 def main() -> None:
     """Model the evidence, and write everything that follows from it."""
-    held = [hold(row) for name in FILES for row in read(EVIDENCE / name)]
+    outcomes = [compare_row(row) for name in FILES for row in read(EVIDENCE / name)]
     write_pairs(
         Pair(f.profile, f.meaning.kind, f.quantity, f.measured, f.modelled)
-        for f in held
-        if isinstance(f, Found)
+        for f in outcomes
+        if isinstance(f, Comparison)
     )
     write_pairs(held_out(), OURS)
     commit = ["git", "describe", "--always", "--dirty"]
@@ -80,7 +80,7 @@ def main() -> None:
         "lie below low and above high.",
         "made": f"{COMMAND}, commit {version.stdout.strip()}, torch {torch.__version__}",
         "evidence": list(FILES),
-        "cards": spread(pairs()),
+        "cards": spread(read_pairs()),
     }
     files.write(SPREAD, json.dumps(content, indent=1) + "\n")
     for file in GENERATED:
@@ -89,11 +89,11 @@ def main() -> None:
 
 
 def held_out() -> list[Pair]:
-    """Return what our own recording of a GPU measured, on which nothing was fitted, beside the model."""
+    """Return the pairs of the course's own recording of a GPU, on which nothing was fitted."""
     with TemporaryDirectory() as folder:
         points = Path(folder) / "points.csv"
         table.write(RECORD, points)
-        found = [f for f in map(hold, read(points)) if isinstance(f, Found)]
+        found = [f for f in map(compare_row, read(points)) if isinstance(f, Comparison)]
     names = {workload: name for name, (workload, _) in table.ROWS.items()}
     names["step:resnet50"] = "resnet50_step"
     return [
@@ -107,7 +107,7 @@ def held_out() -> list[Pair]:
 
 
 def write_pairs(rows: Iterable[Pair], path: Path = TABLE) -> None:
-    """Write a table, the same bytes for the same rows."""
+    """Write pairs to a gzipped CSV file, sorted; the same pairs give the same bytes."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(Pair._fields)
@@ -115,15 +115,19 @@ def write_pairs(rows: Iterable[Pair], path: Path = TABLE) -> None:
     files.write(path, gzip.compress(text.getvalue().encode(), 9, mtime=0))
 
 
-def pairs(path: Path = TABLE) -> list[Pair]:
-    """Return a table."""
+def read_pairs(path: Path = TABLE) -> list[Pair]:
+    """Return the pairs of a gzipped CSV file that `write_pairs` wrote."""
     lines = csv.reader(io.StringIO(gzip.decompress(path.read_bytes()).decode()))
     next(lines)
     return [Pair(*line[:3], *map(float, line[3:])) for line in lines]
 
 
 def spread(rows: Sequence[Pair]) -> dict[str, dict[str, dict[str, float]]]:
-    """Return how much longer or shorter real work takes than modelled, by card and for all cards."""
+    """Return the range of measured over modelled time, for each card and for ``"all"``, by kind of work.
+
+    A range has ``low`` and ``high``, the first and last decile, and ``n``, the number of measurements; there
+    is none with fewer than `ENOUGH`.
+    """
     ranges: dict[str, dict[str, dict[str, float]]] = {}
     seconds = [p for p in rows if p.quantity == "seconds"]
     for card in [*profiles.names(), "all"]:
@@ -141,7 +145,7 @@ def spread(rows: Sequence[Pair]) -> dict[str, dict[str, dict[str, float]]]:
 
 def page() -> str:
     """Return the page, as Markdown: ``tools/fidelity/page.md`` with the numbers filled in."""
-    rows, record = pairs(), json.loads(RECORD.read_text(encoding="utf-8"))
+    rows, record = read_pairs(), json.loads(RECORD.read_text(encoding="utf-8"))
     seconds = [p for p in rows if p.quantity == "seconds"]
     kinds = _grouped(rows, lambda p: p[:3])
     off = sorted((_near(alike), key) for key, alike in kinds.items() if len(alike) > 4)
@@ -166,6 +170,7 @@ def page() -> str:
 
 
 def _grouped(rows: Iterable[Pair], key: Callable[[Pair], Any]) -> dict[Any, list[Pair]]:
+    """Return pairs grouped by a key, as a dict of lists."""
     groups: dict[Any, list[Pair]] = {}
     for pair in rows:
         groups.setdefault(key(pair), []).append(pair)
@@ -173,7 +178,7 @@ def _grouped(rows: Iterable[Pair], key: Callable[[Pair], Any]) -> dict[Any, list
 
 
 def _by_card(seconds: Sequence[Pair], work: str) -> str:
-    """Return the table of one kind of work: a row a card, and one of all."""
+    """Return the table for one kind of work, one row for each card and one for all cards, as Markdown."""
     alike = [p for p in seconds if p.work == work]
     by_card = _grouped(alike, lambda p: p.card)
     named = {card: by_card[card] for card in profiles.names() if card in by_card}
@@ -186,9 +191,9 @@ def _by_card(seconds: Sequence[Pair], work: str) -> str:
 
 
 def ours() -> str:
-    """Return the table of the GPU that the course recorded itself."""
+    """Return the table for the GPU that the course recorded itself, by experiment, as Markdown."""
     groups: dict[str, list[Pair]] = {}
-    for p in pairs(OURS):
+    for p in read_pairs(OURS):
         what = ", memory" if p.quantity == "bytes" else ""
         whole = "networks" if p.kind.endswith(("_step", "_inference")) else "calls and copies"
         for name in (f"`{p.kind}`{what}", f"**{whole}{what}**"):
@@ -200,7 +205,11 @@ def ours() -> str:
 
 
 def _table(first: str, named: Mapping[str, Sequence[Pair]], last: str = "", cells: Sequence[str] = ()) -> str:
-    """Return a table with a row for each name, and a last column of its own where it has one."""
+    """Return a table of the agreement in each named group of pairs, as Markdown.
+
+    ``first`` heads the column of names. ``last`` heads an additional last column with the given ``cells``, if
+    not "".
+    """
     lines = [f"| {first} | Measured | Ratio, median | Within 25 % |", "|---|---:|---:|---:|"]
     for name, alike in named.items():
         ratio = median(p.modelled / p.measured for p in alike)
@@ -212,14 +221,17 @@ def _table(first: str, named: Mapping[str, Sequence[Pair]], last: str = "", cell
 
 
 def _near(alike: Sequence[Pair]) -> float:
+    """Return the share of pairs whose modelled value is within 25 % of the measured one."""
     return sum(abs(p.modelled / p.measured - 1) <= NEAR for p in alike) / len(alike)
 
 
 def _kind(kind: str, quantity: str) -> str:
+    """Return the label of a kind of work and a quantity."""
     return kind.replace(":", ",") + (", memory" if quantity == "bytes" else "")
 
 
 def _line(card: str, kind: str, quantity: str, alike: Sequence[Pair]) -> str:
+    """Return a list item that says how far off the model is for one card and kind of work, as Markdown."""
     ratio = median(p.modelled / p.measured for p in alike)
     return (
         f"- **{card}, {_kind(kind, quantity)}**: {100 * _near(alike):.0f} % of {len(alike)}. "
@@ -228,8 +240,8 @@ def _line(card: str, kind: str, quantity: str, alike: Sequence[Pair]) -> str:
 
 
 def alt() -> str:
-    """Say in a sentence or two what the picture shows."""
-    seconds = [p for p in pairs() if p.quantity == "seconds"]
+    """Return the picture's alternative text."""
+    seconds = [p for p in read_pairs() if p.quantity == "seconds"]
     parts = [
         f"of {len(alike):,} {work}s {100 * _near(alike):.0f} % lie within 25 % of the measured"
         for work in ("operator", "network")
@@ -245,12 +257,12 @@ def alt() -> str:
 
 
 def draw(path: Path) -> None:
-    """Draw the picture into an SVG file; its dots are pixels in it, as they are many."""
+    """Draw modelled against measured time with matplotlib into an SVG file, the many markers as a bitmap."""
     import matplotlib.pyplot as plt
 
     from course_utils.plots import COLOURS, MARKERS, log_ticks, use_style
 
-    seconds = [p for p in pairs() if p.quantity == "seconds"]
+    seconds = [p for p in read_pairs() if p.quantity == "seconds"]
     path.parent.mkdir(parents=True, exist_ok=True)
     with plt.rc_context({"svg.hashsalt": "fidelity", "svg.fonttype": "path"}):
         use_style()
@@ -281,7 +293,7 @@ def draw(path: Path) -> None:
 
 
 def digest() -> str:
-    """Return what stands in the picture's file to tell whether it shows this table."""
+    """Return the mark stored in the picture's file that changes with the table of pairs."""
     return digest_mark(gzip.decompress(TABLE.read_bytes()))
 
 

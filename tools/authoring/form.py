@@ -1,4 +1,4 @@
-"""The canonical form of a lesson's notebook on disk, and what differs from it."""
+"""The canonical form of a lesson's notebook file: reading, formatting, and finding differences."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from course_utils import files
 from course_utils.stubs import AuthoringError
 
 LARGEST = 20_000_000
-"""Bytes that a notebook may have: the largest of ours, executed, has under two million."""
+"""The maximum size of a notebook in bytes; our largest, executed, has under two million."""
 DEEPEST = 40
-"""Lists and tables within one another: outputs of others' have a few more than ours."""
+"""The maximum nesting depth of a notebook's JSON; outputs of other tools are deeper than ours."""
 LINE_LENGTH = 100
-"""Of code in a cell, beside a list of files. The course's own code may have 110 characters."""
+"""The maximum line length of code in a cell; the course's own code may have 110 characters."""
 CHECK_OUTPUT = "nbval-check-output"
 KNOWN_TAGS = {"exercise", "generated", CHECK_OUTPUT}
 CELL_METADATA = {"cellView", "course", "deletable", "editable", "slideshow", "tags"}
 GENERATED_METADATA = CELL_METADATA | {"jupyter"}
-"""The setup cell is folded; what an author folded in JupyterLab is not."""
+"""Metadata allowed in generated cells; ``jupyter`` folds the setup cell."""
 FIX = "python -m course_utils notebooks --fix"
 RUN = "python -m course_utils notebooks --run"
 
@@ -39,12 +39,12 @@ RESERVED_ID = re.compile(r"header|setup|footer|task-.+")
 
 
 class CodeError(AuthoringError):
-    """Code that ruff cannot format; the message begins with its cell."""
+    """A code cell is not valid Python, so ruff cannot format it; the message begins with the cell."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, where, and how to mend it."""
+    """One fault of a file: the file, the cell ("" for the whole file), what is wrong, how to fix it."""
 
     file: str
     cell: str
@@ -57,12 +57,12 @@ class Problem:
 
 
 def read(path: Path) -> NotebookNode:
-    """Read a notebook without repairing anything in it.
+    """Read a notebook file without repairing anything in it.
 
     Raises
     ------
     AuthoringError
-        If there is no such file or it is not a notebook of format 4.
+        If there is no such file, or it is not a notebook of format 4.
     """
     try:
         return parse(files.read_text(path, max_bytes=LARGEST))
@@ -73,7 +73,15 @@ def read(path: Path) -> NotebookNode:
 
 
 def parse(text: str) -> NotebookNode:
-    """Make a notebook node of JSON text, without repairs."""
+    """Parse a notebook's JSON text without repairs.
+
+    Raises
+    ------
+    AuthoringError
+        If it is not of format 4.
+    ValueError
+        If it is too deeply nested, or a source or ``metadata.course`` has the wrong type.
+    """
     if files.parse(text, DEEPEST)["nbformat"] != 4:
         raise AuthoringError("open it in JupyterLab and save it to bring it to format 4")
     nb = nbformat.v4.reads(text)
@@ -85,22 +93,22 @@ def parse(text: str) -> NotebookNode:
 
 
 def dumps(nb: NotebookNode) -> str:
-    """Return the text that stands on disk: sorted keys, indent 1, a newline at the end."""
+    """Return the notebook as JSON text as stored on disk: sorted keys, indent 1, final newline."""
     return nbformat.v4.writes(nb) + "\n"
 
 
 def tags(cell: NotebookNode) -> list[str]:
-    """Return the tags of a cell."""
+    """Return a copy of the list of a cell's tags."""
     return list(cell.get("metadata", {}).get("tags", []))
 
 
 def cell_name(nb: NotebookNode, index: int) -> str:
-    """Return a cell's id, or its position where it has none."""
+    """Return a cell's id, or ``#`` and its position from 1 if it has none."""
     return nb.cells[index].get("id") or f"#{index + 1}"
 
 
 def notebook_metadata(lesson_id: str) -> dict:
-    """Return the metadata every lesson carries, and nothing else."""
+    """Return the complete notebook metadata that a lesson must have."""
     return {
         "accelerator": "GPU",
         "colab": {"gpuType": "T4", "provenance": []},
@@ -111,9 +119,10 @@ def notebook_metadata(lesson_id: str) -> dict:
 
 
 def canonical(nb: NotebookNode, lesson_id: str) -> NotebookNode:
-    """Return a copy in canonical form.
+    """Return a copy of a notebook in the canonical form of a lesson.
 
-    Empty cells go; every other cell stays, in its place. Code that does not parse stays as it is.
+    It is format 4.5 with the standard metadata, formatted code, no outputs and unique ids; empty cells are
+    dropped. Code that does not parse stays as it is.
     """
     nb = copy.deepcopy(nb)
     nb.nbformat, nb.nbformat_minor = 4, 5
@@ -129,12 +138,12 @@ def canonical(nb: NotebookNode, lesson_id: str) -> NotebookNode:
         cell.pop("execution_count", None)
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    _give_ids(nb)
+    _assign_ids(nb)
     return nb
 
 
 def format_code(nb: NotebookNode) -> list[str]:
-    """Return every cell's source, code cells as ruff formats them.
+    """Return the sources of all cells, with code cells formatted by ruff.
 
     Raises
     ------
@@ -160,7 +169,7 @@ def format_code(nb: NotebookNode) -> list[str]:
 
 @functools.lru_cache(maxsize=32)
 def _ruff(notebook: str) -> tuple[str, str]:
-    """Format a notebook's text; return what ruff complained of, or "", and the formatted text."""
+    """Format a notebook's JSON text with ruff; return its error message, or "", and the formatted text."""
     options = ["--isolated", "--config", f"line-length={LINE_LENGTH}", "--no-cache"]
     done = subprocess.run(
         [sys.executable, "-m", "ruff", "format", *options, "--stdin-filename", "lesson.ipynb", "-"],
@@ -172,7 +181,10 @@ def _ruff(notebook: str) -> tuple[str, str]:
 
 
 def differences(nb: NotebookNode, mended: NotebookNode, file: str) -> Iterator[Problem]:
-    """Name the cells of a notebook that are not as ``--fix`` writes them."""
+    """Yield a problem for each cell and metadata key that differs from what ``notebooks --fix`` writes.
+
+    ``mended`` is the notebook that it would write.
+    """
     if nb.nbformat_minor != mended.nbformat_minor:
         yield Problem(file, "", f"is nbformat 4.{nb.nbformat_minor}, not 4.5", FIX)
     for key in sorted({*nb.metadata, *mended.metadata}):
@@ -193,7 +205,7 @@ def differences(nb: NotebookNode, mended: NotebookNode, file: str) -> Iterator[P
 
 
 def form_problems(nb: NotebookNode, file: str) -> Iterator[Problem]:
-    """List what is wrong with the form of a notebook and needs an author's hand."""
+    """Yield faults of form that an author must correct: unknown tags, and code that is not Python."""
     for i, cell in enumerate(nb.cells):
         for tag in tags(cell):
             if tag not in KNOWN_TAGS:
@@ -211,15 +223,17 @@ def form_problems(nb: NotebookNode, file: str) -> Iterator[Problem]:
 
 
 def _is_empty(cell: NotebookNode) -> bool:
+    """Return whether a cell has neither source nor attachments."""
     return not cell.source.strip() and not cell.get("attachments")
 
 
 def tidy(markdown: str) -> str:
-    """Return Markdown without white space at line ends or blank lines around it."""
+    """Return Markdown without trailing white space on lines and without blank lines at both ends."""
     return "\n".join(line.rstrip() for line in markdown.splitlines()).strip("\n")
 
 
 def _cell_metadata(cell: NotebookNode) -> NotebookNode:
+    """Return the cell's metadata reduced to the allowed keys with non-empty values, tags sorted."""
     wanted = GENERATED_METADATA if "generated" in tags(cell) else CELL_METADATA
     kept = {name: value for name, value in cell.get("metadata", {}).items() if name in wanted}
     if "tags" in kept:
@@ -227,8 +241,11 @@ def _cell_metadata(cell: NotebookNode) -> NotebookNode:
     return nbformat.from_dict({name: value for name, value in kept.items() if value not in ([], {})})
 
 
-def _give_ids(nb: NotebookNode) -> None:
-    """Keep each valid id's first use, a generated cell's before others'; give every other cell a new one."""
+def _assign_ids(nb: NotebookNode) -> None:
+    """Replace, in place, ids that are missing, invalid, reserved for generated cells, or used twice.
+
+    The first use of an id keeps it; generated cells come before others.
+    """
     taken: set[str] = set()
     for cell in sorted(nb.cells, key=lambda cell: "generated" not in tags(cell)):
         ident = cell.get("id") or ""

@@ -1,4 +1,4 @@
-"""The instructor's notes, workshop/lessons.md: the exercises of each section, and what a check says."""
+"""Updates workshop/lessons.md: the exercises of each section, and the diagnoses that it quotes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUOTE = re.compile(r"^- \*(?P<title>.*?)\*, `(?P<diagnosis>.*?)`: “.*?”", r
 
 
 def sections(course: Course, lesson: Lesson) -> dict[str, list[Exercise]]:
-    """Return a lesson's sections in their order, each with its exercises."""
+    """Return the exercises of each section (level-2 heading) of a lesson, in the notebook's order."""
     known = {exercise.id: exercise for exercise in exercises.lesson(lesson.id)}
     parts: dict[str, list[Exercise]] = {}
     for cell in read(course.path.parent / lesson.file).cells:
@@ -32,25 +32,28 @@ def sections(course: Course, lesson: Lesson) -> dict[str, list[Exercise]]:
 
 
 def render(course: Course, text: str) -> str:
-    """Return the page with the exercises of each section, and each quoted diagnosis, as they are today."""
+    """Return the text of workshop/lessons.md with its lists of exercises and quoted diagnoses updated."""
     parts = re.split(r"(?=^## \d\d · )", text, flags=re.MULTILINE)
     lessons = {f"## {lesson.id} · ": lesson for lesson in course.ready}
     for number, part in enumerate(parts):
         lesson = lessons.get(part[: len("## 00 · ")])
         if lesson:
-            parts[number] = _lesson(part, sections(course, lesson), exercises.lesson(lesson.id))
+            parts[number] = _update_lesson(part, sections(course, lesson), exercises.lesson(lesson.id))
     return "".join(parts)
 
 
-def _lesson(text: str, parts: dict[str, list[Exercise]], known: Iterable[Exercise]) -> str:
+def _update_lesson(text: str, parts: dict[str, list[Exercise]], known: Iterable[Exercise]) -> str:
+    """Return one lesson's part of the page, updated; ``parts`` maps a section's title to its exercises."""
     by_title = {exercise.title: exercise for exercise in known}
 
     def row(match: re.Match[str]) -> str:
+        """Return a table row with the section's current exercises."""
         asked = parts.get(match["title"], [])
         listed = ", ".join(f"{e.title} (`{e.slug}`, {e.minutes} min)" for e in asked)
         return f"| {match['title']} | {match['minutes']} | {listed} |"
 
     def quote(match: re.Match[str]) -> str:
+        """Return a quotation with the diagnosis's current text; unchanged if there is no such diagnosis."""
         exercise = by_title.get(match["title"])
         diagnosis = exercise.diagnoses.get(match["diagnosis"]) if exercise else None
         if diagnosis is None:

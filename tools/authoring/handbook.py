@@ -26,7 +26,10 @@ AS_NOTEBOOKS = ("train_single", "train_amp", "train_accumulate")
 
 
 def programs(course: Course) -> str:
-    """Return a section for each program, as Markdown: what it does, how it starts, what is new in it."""
+    """Return a section for each program in handbook/templates, as Markdown.
+
+    It has the program's docstring and a link, and a diff against the program that it extends (`GREW_FROM`).
+    """
     folder = course.path.parent.parent / PROGRAMS
     parts = []
     for name, before in GREW_FROM.items():
@@ -48,6 +51,7 @@ def programs(course: Course) -> str:
 
 
 def _badge(course: Course, name: str) -> str:
+    """Return the Colab badge of a template notebook, as Markdown; "" while the course has no repository."""
     if not course.repository:
         return ""
     path = f"{course.repository}/blob/{course.branch}/{PROGRAMS.as_posix()}/{name}.ipynb"
@@ -55,7 +59,7 @@ def _badge(course: Course, name: str) -> str:
 
 
 def errors(course: Course) -> str:
-    """Return a section for each page of errors, as Markdown: the titles and the messages."""
+    """Return a list for each page of errors, as Markdown: each entry's title and the messages it covers."""
     folder = course.path.parent.parent / "handbook" / "errors"
     parts, page = [], ""
     for entry in entries():
@@ -70,7 +74,7 @@ def errors(course: Course) -> str:
 
 
 def cards(course: Course) -> str:
-    """Return a table of NVIDIA cards, oldest capability first, as Markdown."""
+    """Return a table of the known NVIDIA cards, as Markdown, sorted by compute capability, then bandwidth."""
     known = sorted(map(profiles.load, profiles.names()), key=lambda p: (p.capability, p.bandwidth))
     rows = [
         row(

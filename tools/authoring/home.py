@@ -1,4 +1,4 @@
-"""Where the course lives on GitHub, as git's remote ``origin`` names it."""
+"""The course's repository on GitHub, from git's remote ``origin``."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ ELSEWHERE = (
 )
 
 
-def home(root: Path, branch: str) -> tuple[str, str]:
-    """Return the repository and the default branch of a clone.
+def origin_repository(root: Path, branch: str) -> tuple[str, str]:
+    """Return the GitHub repository (``owner/name``) of a clone's remote ``origin``, and its default branch.
 
     Parameters
     ----------
     root : Path
-        The clone. A folder without ``.git`` is none, whatever git repository it lies in.
+        The clone's root. A folder without ``.git`` counts as no clone, even inside a git repository.
     branch : str
-        The branch to name where git does not know the default one, if this is a branch there.
+        The branch to return if git does not know the default one, provided that it exists there.
 
     Raises
     ------
     AuthoringError
-        If there is no remote ``origin``, or it is elsewhere. Its address may hold a token and is not shown.
+        If there is no remote ``origin``, or it is not on github.com. Its URL may contain a token, so the
+        message does not show it.
     """
     clone = Clone(root)
     if not (root / ".git").exists() or "origin" not in clone.git("remote").split():

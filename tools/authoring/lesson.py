@@ -1,4 +1,4 @@
-"""A whole lesson: how its notebook should be written, what is wrong with it, and its outputs."""
+"""A lesson's notebook as a whole: its canonical text, its problems, and its execution."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ PROGRESS = "{desc}: cell {n_fmt} of {total_fmt}, {elapsed}"
 def review(
     text: str, course: Course, lesson: Lesson, exercises: Iterable[Exercise]
 ) -> tuple[str, list[Problem]]:
-    """Return the text that a notebook should have, and what is wrong with the text that it has.
+    """Return the text that a notebook should have, and the problems of the text that it has.
 
-    The text that it should have is in canonical form, with fresh generated cells and all others.
+    The former is in canonical form with its generated cells created again and all other cells kept.
     """
     nb = parse(text)
     mended = canonical(regenerate(nb, course, lesson, exercises), lesson.id)
@@ -49,7 +49,7 @@ def review(
     problems = [*form_problems(nb, file), *differences(nb, mended, file)]
     problems += anatomy_problems(nb, exercises, file)
     problems += path_problems(nb, lesson, file)
-    problems += outputs.output_problems(nb, outputs.stored(course, lesson), file)
+    problems += outputs.output_problems(nb, outputs.load_expected(course, lesson), file)
     for error in iter_validate(mended, version=4, version_minor=5):
         what = f"breaks the notebook format: {error.message[:120]}"
         problems.append(Problem(file, "", what, "correct it in an editor of text"))
@@ -60,7 +60,9 @@ def review(
 
 
 def expected_outputs(nb: NotebookNode, folder: Path, name: str = "") -> outputs.Outputs:
-    """Run a notebook in a clean kernel on the CPU, as `executed` does; return the outputs to compare.
+    """Execute a notebook in a new kernel on the CPU; return the outputs of the cells to compare, by cell id.
+
+    ``folder`` and ``name`` are as in `executed`.
 
     Raises
     ------
@@ -70,30 +72,31 @@ def expected_outputs(nb: NotebookNode, folder: Path, name: str = "") -> outputs.
     with tempfile.TemporaryDirectory() as scratch:
         progress = str(Path(scratch) / "progress.jsonl")
         env = {**os.environ, "COURSE_DEVICE": "cpu", "COURSE_PROGRESS": progress}
-        return outputs.of_run(executed(nb, folder, env, name))
+        return outputs.outputs_to_compare(executed(nb, folder, env, name))
 
 
 def executed(nb: NotebookNode, folder: Path, env: Mapping[str, str], name: str) -> NotebookNode:
-    """Return a copy of a notebook with the outputs of a run in a kernel of its own.
+    """Execute a copy of a notebook in a new kernel and return it with its outputs.
 
     Parameters
     ----------
     folder : Path
-        Where the kernel starts.
+        The kernel's working directory.
     env : Mapping
-        The kernel's environment.
+        The kernel's environment variables.
     name : str
-        What the progress bar calls the notebook.
+        The label of the progress bar.
 
     Raises
     ------
     AuthoringError
-        If a cell fails or takes too long.
+        If a cell fails, takes more than `CELL_SECONDS`, or the kernel dies; the message names the cell.
     """
     done = copy.deepcopy(nb)
     running = 0
 
     def on_cell_start(cell: NotebookNode, cell_index: int) -> None:
+        """Store the index of the cell that starts, and advance the progress bar."""
         nonlocal running
         running = cell_index
         progress.update(cell_index - progress.n)

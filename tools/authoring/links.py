@@ -1,4 +1,4 @@
-"""Links: find the dead ones, and move the course to another repository."""
+"""Links: find dead ones, and change the course's repository."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ADDRESS = re.compile(
 
 
 def translated_path(path: str, language: str) -> str:
-    """Return where the translation of a notebook or a page stands: ``handbook/zh/…``, ``README.zh-CN.md``."""
+    """Return the path of a page's or notebook's translation: ``handbook/zh/…``, ``README.zh-CN.md``."""
     if language == "en":
         return path
     folder, _, name = path.partition("/")
@@ -40,10 +40,12 @@ def translated_path(path: str, language: str) -> str:
     return f"{folder}/{language}/{name}"
 
 
-def moved(course: Course, repository: str | None, branch: str) -> dict[Path, str]:
-    """Return the new text of each file that names the repository, for another one, or for none.
+def texts_with_repository(course: Course, repository: str | None, branch: str) -> dict[Path, str]:
+    """Return the new text, by path, of each file that changes with the course's repository; write nothing.
 
-    Generated cells and parts are not renewed here: ``notebooks --fix`` does that.
+    These are course.yml, and the English notebooks and Markdown pages that contain the present repository;
+    notebooks' links into it become relative. With None as ``repository`` (else ``owner/name``) it is cleared
+    in course.yml, and pages stay as they are. Generated cells and parts are updated by ``notebooks --fix``.
 
     Raises
     ------
@@ -67,11 +69,12 @@ def moved(course: Course, repository: str | None, branch: str) -> dict[Path, str
     new = {course.path: text}
     if course.repository:
         for path in filter(Path.is_file, [*_pages(course), *_notebooks(course)]):
-            new[path] = _renamed(course, path, repository, branch)
+            new[path] = _text_with_repository(course, path, repository, branch)
     return {path: text for path, text in new.items() if text != path.read_text(encoding="utf-8")}
 
 
-def _renamed(course: Course, path: Path, repository: str | None, branch: str) -> str:
+def _text_with_repository(course: Course, path: Path, repository: str | None, branch: str) -> str:
+    """Return a file's text with another repository and branch; a notebook's links into it become relative."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":  # notebooks --fix gives the link of a notebook its new address
         text = text.replace(f"]({course.page('')}", "](../")
@@ -84,9 +87,9 @@ def _renamed(course: Course, path: Path, repository: str | None, branch: str) ->
 
 
 def link_problems(course: Course) -> list[Problem]:
-    """List dead relative links and anchors, dead addresses into the repository, and names of other homes.
+    """Return dead relative links and anchors, dead URLs into the repository, and URLs of copies of it.
 
-    Other addresses are not visited.
+    All English pages and notebooks are searched; other URLs are not requested.
     """
     problems: list[Problem] = []
     for path in _pages(course):
@@ -103,7 +106,7 @@ def link_problems(course: Course) -> list[Problem]:
 
 
 def anchors(path: Path) -> set[str]:
-    """Return the anchors of a Markdown file or a notebook, as GitHub forms them."""
+    """Return the anchors of a Markdown file or notebook: GitHub's for its headings, and explicit ones."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
         text = "\n\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
@@ -117,16 +120,17 @@ def anchors(path: Path) -> set[str]:
 
 
 def slug(heading: str) -> str:
-    """Return a heading's anchor, as GitHub and the site form it."""
+    """Return the anchor that GitHub and the site generate for a heading's text."""
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)
     text = re.sub(r"(?<!\w)_([^_]+)_(?!\w)", r"\1", re.sub("[`*]", "", text)).lower()
     return re.sub(r"[^\w\- ]", "", text).strip().replace(" ", "-")
 
 
 def _text_problems(course: Course, path: Path, cell: str, text: str) -> Iterator[Problem]:
+    """Yield the problems of the links in one page or cell."""
     for match in _TARGET.finditer(without_code(text)):
         target = next(filter(None, match.groups()))
-        if not re.match(r"[a-zA-Z][\w+.-]*:|//", target) and (fault := _dead(course, path, target)):
+        if not re.match(r"[a-zA-Z][\w+.-]*:|//", target) and (fault := _link_fault(course, path, target)):
             yield Problem(path.name, cell, f"dead link {target}: {fault}", "correct or remove it")
     owner, _, name = (course.repository or "").partition("/")
     for other, repository, inside in _ADDRESS.findall(text):
@@ -139,12 +143,12 @@ def _text_problems(course: Course, path: Path, cell: str, text: str) -> Iterator
         elif on_branch not in ("", course.branch):
             what = f"address {inside} is not on branch {course.branch}"
             yield Problem(path.name, cell, what, "correct it")
-        elif target and (fault := _dead(course, _root(course) / "README.md", target)):
+        elif target and (fault := _link_fault(course, _root(course) / "README.md", target)):
             yield Problem(path.name, cell, f"dead address {target}: {fault}", "correct it")
 
 
-def _dead(course: Course, path: Path, target: str) -> str | None:
-    """Return what is wrong with a link to a file or an anchor, if anything is."""
+def _link_fault(course: Course, path: Path, target: str) -> str | None:
+    """Return why a link to a file or an anchor is dead, or None; ``target`` is relative to ``path``."""
     file, _, fragment = target.partition("#")
     goal = (path.parent / unquote(file)).resolve() if file else path.resolve()
     if not goal.is_relative_to(_root(course).resolve()):
@@ -159,15 +163,18 @@ def _dead(course: Course, path: Path, target: str) -> str | None:
 
 
 def _root(course: Course) -> Path:
+    """Return the repository's root."""
     return course.path.parent.parent
 
 
 def _pages(course: Course) -> list[Path]:
+    """Return the paths of the English Markdown pages that are searched, sorted."""
     root = _root(course)
     pages = {p for room in ("handbook", "workshop") for p in (root / room).rglob("*.md")}
     return sorted({*(root / page for page in PAGES), *root.glob("*/README.md"), *pages})
 
 
 def _notebooks(course: Course) -> list[Path]:
+    """Return the paths of the English notebooks, sorted, without dated copies that a reset set aside."""
     notebooks = course.path.parent.glob("*.ipynb")
     return sorted(path for path in notebooks if not is_dated(path.name))

@@ -1,4 +1,4 @@
-"""The outputs that are compared: a notebook ships without any, a file for each lesson keeps them.
+"""Expected outputs of cells, stored in a file for each lesson: notebooks ship without outputs.
 
 ``tests/outputs/NN_name.json`` maps the id of each cell tagged ``nbval-check-output`` to its outputs.
 ``notebooks --run`` writes it; the test puts the outputs into a copy of the notebook, and nbval
@@ -26,21 +26,21 @@ COMPARABLE = {"text/plain", "text/html", "text/markdown", "text/latex"}
 Outputs = Mapping[str, list[dict[str, Any]]]
 
 
-def path_of(course: Course, lesson: Lesson) -> Path:
-    """Return where a lesson's expected outputs are kept."""
+def expected_path(course: Course, lesson: Lesson) -> Path:
+    """Return the path of the JSON file with a lesson's expected outputs."""
     name = Path(lesson.file).with_suffix(".json").name
     return course.path.parent.parent / "tests" / "outputs" / name
 
 
-def stored(course: Course, lesson: Lesson) -> Outputs:
-    """Return a lesson's expected outputs by cell id; none where there is no file."""
-    path = path_of(course, lesson)
+def load_expected(course: Course, lesson: Lesson) -> Outputs:
+    """Return a lesson's expected outputs by cell id; an empty dict if there is no file."""
+    path = expected_path(course, lesson)
     return json.loads(files.read_text(path)) if path.exists() else {}
 
 
-def store(course: Course, lesson: Lesson, outputs: Outputs) -> bool:
-    """Write a lesson's expected outputs; return whether that changed the file."""
-    path = path_of(course, lesson)
+def save_expected(course: Course, lesson: Lesson, outputs: Outputs) -> bool:
+    """Write a lesson's expected outputs; return whether the file changed."""
+    path = expected_path(course, lesson)
     text = json.dumps(outputs, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     if (path.read_text(encoding="utf-8") if path.exists() else "{}\n") == text:
         return False
@@ -49,26 +49,26 @@ def store(course: Course, lesson: Lesson, outputs: Outputs) -> bool:
     return True
 
 
-def compared(nb: NotebookNode) -> list[NotebookNode]:
-    """Return the cells whose output is compared."""
+def cells_to_compare(nb: NotebookNode) -> list[NotebookNode]:
+    """Return the code cells tagged ``nbval-check-output``, whose outputs are compared."""
     return [c for c in nb.cells if c.cell_type == "code" and CHECK_OUTPUT in tags(c)]
 
 
 def with_expected(nb: NotebookNode, outputs: Outputs) -> NotebookNode:
-    """Return a copy that holds the expected outputs, as nbval reads them.
+    """Return a copy of a notebook that contains the expected outputs, for nbval to compare with a run.
 
-    nbval compares nothing in a cell without an execution count, so each cell that is to be compared gets one.
+    nbval compares nothing in a cell without an execution count, so these cells get the count 1.
     """
     nb = copy.deepcopy(nb)
-    for cell in compared(nb):
+    for cell in cells_to_compare(nb):
         if outputs.get(cell.id):
             cell.outputs = nbformat.from_dict(outputs[cell.id])
             cell.execution_count = 1
     return nb
 
 
-def of_run(done: NotebookNode) -> Outputs:
-    """Return the outputs to compare, from an executed notebook.
+def outputs_to_compare(done: NotebookNode) -> Outputs:
+    """Return the outputs to compare in an executed notebook, by cell id, without run-dependent fields.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def of_run(done: NotebookNode) -> Outputs:
         If a cell printed nothing, or what cannot be compared.
     """
     kept = {}
-    for cell in compared(done):
+    for cell in cells_to_compare(done):
         kept[cell.id] = _stable(cell.outputs)
         faults = [fault for output in kept[cell.id] if (fault := uncomparable(output))]
         if faults or not kept[cell.id]:
@@ -88,7 +88,7 @@ def of_run(done: NotebookNode) -> Outputs:
 
 
 def uncomparable(output: Mapping[str, Any]) -> str | None:
-    """Say what in an output cannot be compared between machines, or return None."""
+    """Return what in an output cannot be compared between machines, such as a picture; None if nothing."""
     if output["output_type"] == "error":
         return f"an error ({output.get('ename')})"
     if output["output_type"] == "stream":
@@ -98,8 +98,8 @@ def uncomparable(output: Mapping[str, Any]) -> str | None:
 
 
 def output_problems(nb: NotebookNode, outputs: Outputs, file: str) -> Iterator[Problem]:
-    """Yield what is missing from a lesson's expected outputs, and what no cell prints any more."""
-    wanted = [cell.get("id", "") for cell in compared(nb)]
+    """Yield a problem for each compared cell without a stored output, and for each output without a cell."""
+    wanted = [cell.get("id", "") for cell in cells_to_compare(nb)]
     for ident in wanted:
         if not outputs.get(ident):
             what = "is to be compared but no output is stored, so nothing would be compared"
@@ -110,7 +110,7 @@ def output_problems(nb: NotebookNode, outputs: Outputs, file: str) -> Iterator[P
 
 
 def _stable(outputs: list[NotebookNode]) -> list[dict[str, Any]]:
-    """Join neighbouring pieces of one text stream; leave out what changes from run to run."""
+    """Return outputs without metadata and execution counts, with consecutive chunks of one stream joined."""
     stable: list[dict[str, Any]] = []
     for output in map(dict, copy.deepcopy(outputs)):
         if "metadata" in output:

@@ -1,8 +1,8 @@
 """Pages that are generated, in part (README.md's table of lessons, colab_links.md's) or whole.
 
 A generated part stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->``, in TOML and YAML between
-``# NAME:begin`` and ``# NAME:end``; the rest of the page is written by hand. What depends on where the
-course lives on GitHub stands in such a part, and reads well while nobody knows that.
+``# NAME:begin`` and ``# NAME:end``; the rest of the page is written by hand. Text that depends on the
+course's repository on GitHub is generated, also for a course without one.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from course_utils import files
 from course_utils.course import Course, Lesson
 from course_utils.stubs import AuthoringError
 from tools.authoring import short_path
-from tools.authoring.cells import badges, label, open_in, row, seen_url
+from tools.authoring.cells import badges, executed_page_url, label, open_in, row
 from tools.authoring.handbook import cards, errors, programs
 from tools.authoring.practices import practices
 
-FOLDER = "pytorch-gpu-course"  # what a clone without a name of its own is put in
+FOLDER = "pytorch-gpu-course"  # the clone's folder while the course has no repository
 ADDRESS = _(
     "`ADDRESS` is what the green *Code* button shows on the page of the course, or of your fork, on GitHub."
 )
 
 
 def course_map(course: Course) -> str:
-    """Return the table of lessons for README.md, with their sum, as Markdown."""
-    width = 5 if course.repository else 4  # without a name there is nothing to open
+    """Return README.md's table of lessons, with the total time, as Markdown."""
+    width = 5 if course.repository else 4  # no column of links without a repository
     minutes = sum(lesson.minutes for lesson in course.ready)
     further = sum(lesson.further for lesson in course.ready)
     head = (_("Lesson"), _("Minutes"), _("Needs"), _("The question it answers"), _("Open in"))
@@ -48,7 +48,7 @@ def course_map(course: Course) -> str:
 
 
 def lesson_links(course: Course) -> str:
-    """Return the table of open-in badges for colab_links.md, as Markdown."""
+    """Return colab_links.md's table of badges, as Markdown; a sentence while the course has no repository."""
     if not course.repository:
         return _(
             "Upload the lesson and the course's helpers yourself: [Without GitHub](#without-github) says how."
@@ -57,29 +57,29 @@ def lesson_links(course: Course) -> str:
     return "\n".join([row("Lesson", "Colab", "Kaggle"), "|---|---|---|", *rows])
 
 
-def address(course: Course) -> str:
-    """Return what git clones, or a word in its place."""
+def clone_address(course: Course) -> str:
+    """Return the URL to clone, or the placeholder ``ADDRESS`` while the course has no repository."""
     return f"https://github.com/{course.repository}" if course.repository else "ADDRESS"
 
 
 def start(course: Course) -> str:
-    """Return the lines that fetch the course and open it, as Markdown."""
+    """Return the shell commands that clone the course and open JupyterLab, as a Markdown code block."""
     folder = course.repository.partition("/")[2] if course.repository else FOLDER
-    clone = address(course) if course.repository else f"{address(course)} {folder}"
+    clone = clone_address(course) if course.repository else f"{clone_address(course)} {folder}"
     lines = ["```", f"git clone {clone}", f"cd {folder}", "python3 -m course_utils lab", "```"]
     return "\n".join(lines + ([] if course.repository else ["", ADDRESS]))
 
 
 def simgpu_install(course: Course) -> str:
-    """Return how the simulated GPU is installed alone, as Markdown."""
+    """Return the command that installs the simulated GPU alone, as Markdown."""
     if course.repository:
-        return f'```bash\npip install "git+{address(course)}#subdirectory=simgpu"\n```'
+        return f'```bash\npip install "git+{clone_address(course)}#subdirectory=simgpu"\n```'
     return _("In a clone of the course:\n\n```bash\npip install ./simgpu\n```")
 
 
 def urls(course: Course) -> str:
-    """Return where the package says it comes from, as TOML."""
-    return f'[project.urls]\nSource = "{address(course)}"' if course.repository else ""
+    """Return pyproject.toml's table ``[project.urls]``; "" while the course has no repository."""
+    return f'[project.urls]\nSource = "{clone_address(course)}"' if course.repository else ""
 
 
 PAGES = {
@@ -95,11 +95,12 @@ PAGES = {
 }
 
 
-def pages_of(course: Course) -> list[Generated]:
-    """Return the pages with generated parts; a course may do without a handbook."""
+def generated_pages(course: Course) -> list[Generated]:
+    """Return the pages of `PAGES`, with generated parts; one in a folder is left out if it does not exist."""
     root = course.path.parent.parent
 
     def content(page: str) -> Callable[[], str]:
+        """Return a function that returns the page's up-to-date text."""
         return lambda: render(course, page, (root / page).read_text(encoding="utf-8"))
 
     pages = [page for page in PAGES if "/" not in page or (root / page).exists()]
@@ -107,14 +108,14 @@ def pages_of(course: Course) -> list[Generated]:
 
 
 def render(course: Course, page: str, text: str) -> str:
-    """Return a page with its generated parts fresh.
+    """Return a page's text with its generated parts updated.
 
     Parameters
     ----------
     page : str
-        One of `PAGES`.
+        A key of `PAGES`: the path from the repository's root.
     text : str
-        The page as it is.
+        The page's present text.
 
     Raises
     ------
@@ -138,40 +139,42 @@ def render(course: Course, page: str, text: str) -> str:
 
 
 def _linked(lesson: Lesson) -> str:
+    """Return a Markdown link to a lesson's notebook."""
     return f"[{label(lesson)}](notebooks/{lesson.file})"
 
 
 def _open(course: Course, lesson: Lesson) -> str:
+    """Return links that open a lesson in Colab, in Kaggle and on the site; "" without a repository."""
     if not course.repository:
         return ""
-    addresses = {**open_in(course, lesson), "outputs": seen_url(course, lesson)}
+    addresses = {**open_in(course, lesson), "outputs": executed_page_url(course, lesson)}
     return " · ".join(f"[{name}]({url})" for name, url in addresses.items())
 
 
 WHOLE = frozenset(f"handbook/{name}.md" for name in ("checkers", "claims", "claims_numbers", "fidelity"))
-"""The pages that programs write whole: no catalogue has their texts."""
+"""Pages generated as a whole, which are not translated by catalogues."""
 
 
 # --- whole files ------------------------------------------------------------------------------------
 
 
 def digest_mark(content: bytes) -> str:
-    """Return what a chart's file holds so that a test can tell which content it shows."""
+    """Return the string stored in a chart's file to tell which content it shows: a hash of ``content``."""
     return f"shows {hashlib.sha256(content).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True)
 class Generated:
-    """A file that ``notebooks --fix`` writes; a course without its folder does without the file.
+    """A file that ``notebooks --fix`` writes. It is skipped in a course that does not have its folder.
 
     Attributes
     ----------
     path
-        From the root of the course.
+        Relative to the course's root.
     content
-        Returns the file's text; of a chart, the `digest_mark` that the file holds.
+        Returns the file's text; for a chart, the `digest_mark` that the file must contain.
     draw
-        Writes the chart.
+        Writes the chart to a path; None for a text file.
     """
 
     path: str
@@ -179,7 +182,7 @@ class Generated:
     draw: Callable[[Path], None] | None = None
 
     def is_stale(self, root: Path) -> bool:
-        """Return whether the file is missing or not as it would be written."""
+        """Return whether the file is missing or out of date; False if its folder does not exist."""
         path = root / self.path
         if not path.parent.is_dir():
             return False
@@ -187,7 +190,7 @@ class Generated:
         return self.content() not in text if self.draw else self.content() != text
 
     def write(self, root: Path) -> None:
-        """Write the file."""
+        """Write the file below ``root``."""
         if self.draw:
             self.draw(root / self.path)
         else:

@@ -1,4 +1,4 @@
-"""The tables of handbook/practices.md: what each habit of ``practices.yml`` brought, by the records."""
+"""Generates the tables of handbook/practices.md: the measured effect of each entry of ``practices.yml``."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from course_utils.course import Course
 from tools.authoring.cells import row
 
 NOTHING = 0.03
-"""A time that changes by less than this share, or whose quartiles enclose no change, has not changed.
+"""A smaller relative change, or one whose quartiles include 1, counts as no change.
 
-Loops that take turns on a quiet machine differ by so much."""
+Equal loops timed alternately on a quiet machine differ by up to this."""
 NO_GPU = "No real GPU has been recorded here yet: a GPU's numbers below are published or modelled."
 _RAW = yaml.safe_load(Path(__file__).with_name("practices.yml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)
 class Practice:
-    """One habit: what to do, and where it helps or what it costs.
+    """One recommended practice: what to do, and where it helps or what it costs.
 
-    ``numbers`` speak to it, times as fast or times less memory; ``note`` is known beside them, with its
-    source. ``modelled`` numbers of a T4 are shown where they are asked for and a GPU has no others.
+    ``numbers`` are speed-up or memory factors that measure it; ``note`` is a further fact with its source. If
+    ``modelled`` is true and no real GPU has a number, those modelled for a T4 are shown.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Practice:
 
     @property
     def points(self) -> list[DataPoint]:
-        """Its numbers."""
+        """The data points to show: recorded and published ones, and modelled ones where they are allowed."""
         every = [point for number in self.numbers for point in number.points()]
         real = [f for f in every if f.kind != "modelled"]
         if self.modelled and not any(f.accelerator for f in real):
@@ -54,7 +54,7 @@ GROUPS = {
 
 
 def practices(course: Course) -> str:
-    """Return a table for each group, as Markdown."""
+    """Return a table for each group of practices, as Markdown."""
     every = [f for group in GROUPS.values() for p in group for f in p.points]
     parts = []
     if not any(f.accelerator and f.kind == "recorded" for f in every):
@@ -75,7 +75,7 @@ def practices(course: Course) -> str:
 
 
 def summary(practice: Practice) -> str:
-    """Say what one practice brought: in a word for CPU and GPU, then each number with its kind and source."""
+    """Return a practice's table cell: a verdict each for CPU and GPU, the note, the numbers with sources."""
     points = practice.points
     places = {
         "CPU": [f for f in points if not f.accelerator],
@@ -92,7 +92,7 @@ def summary(practice: Practice) -> str:
 
 
 def verdict(points: Sequence[DataPoint]) -> str:
-    """Weigh the numbers in a word, and give their range and their kinds."""
+    """Return a one-word verdict on factors (nothing, gains, costs or depends), with their range and kinds."""
     low, high = (end(f.value for f in points) for end in (min, max))
     if all(abs(f.value - 1) < NOTHING or f.low <= 1 <= f.high for f in points):
         word = "nothing"
@@ -108,13 +108,14 @@ def verdict(points: Sequence[DataPoint]) -> str:
 
 
 def _times(value: float) -> str:
+    """Return a factor as text, such as ``1.25×`` or ``1/20×``."""
     if value < 0.1:
         return f"1/{1 / value:.0f}×"
     return f"{value:.2f}×" if value < 9.95 else f"{value:.0f}×"
 
 
 def _number(f: DataPoint) -> str:
-    """Write a number with its kind, machine and source, and the day that was read where it has no date."""
+    """Return a data point as text with its kind, machine and source; if undated, the date it was read."""
     what = f.what
     for record, reader in _RAW["words"].items():
         what = what.replace(record, reader)

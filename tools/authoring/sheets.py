@@ -1,4 +1,4 @@
-"""Sheets to print: pages of Markdown, each on one side of A4, made by the browser that is here."""
+"""Print Markdown pages as PDFs of one side of A4, with an installed Chromium or Chrome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tools.authoring.links import translated_path
 from tools.authoring.site import words
 
 SHEETS = {"handbook/cheatsheet.md": "landscape", "workshop/run_sheet.md": "portrait"}
-"""The pages that are printed, and how each lies on its sheet."""
+"""The pages to print, and the orientation of each."""
 
 MARGINS = {"landscape": "7mm", "portrait": "10mm"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -26,13 +26,13 @@ _HEAD = re.compile(r"(?=<h2\b)")
 _A_PAGE = re.compile(rb"/Type\s*/Page\b")
 
 
-def browser() -> str | None:
-    """Return the path of a browser that prints, if there is one."""
+def find_browser() -> str | None:
+    """Return the path of a Chromium or Chrome that can print to PDF; None if there is none."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def sheet_html(root: Path, page: str, language: str = "en") -> str:
-    """Return one of `SHEETS` as HTML that fills one side of A4."""
+    """Return a page of `SHEETS` as an HTML document laid out for one side of A4."""
     from nbconvert.filters.markdown import markdown2html
 
     orientation = SHEETS[page]
@@ -52,12 +52,15 @@ def sheet_html(root: Path, page: str, language: str = "en") -> str:
 
 
 def print_sheet(root: Path, page: str, pdf: Path, language: str = "en") -> list[str]:
-    """Print one of `SHEETS` into a PDF; return what is wrong with it."""
+    """Print a page of `SHEETS` to the file ``pdf``; return what is wrong, an empty list if nothing.
+
+    More than one sheet of paper counts as wrong; the file is written all the same.
+    """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         printed = Path(scratch) / "sheet.pdf"
         html = Path(scratch) / "sheet.html"
         html.write_text(sheet_html(root, page, language), encoding="utf-8")
-        call = [browser() or "", "--headless", *FLAGS, f"--user-data-dir={scratch}/profile"]
+        call = [find_browser() or "", "--headless", *FLAGS, f"--user-data-dir={scratch}/profile"]
         call += ["--no-pdf-header-footer", f"--print-to-pdf={printed}", html.as_uri()]
         try:
             subprocess.run(call, capture_output=True, timeout=120, check=True)
@@ -69,9 +72,12 @@ def print_sheet(root: Path, page: str, pdf: Path, language: str = "en") -> list[
 
 
 def add_sheets(root: Path, folder: Path, language: str = "en") -> list[str]:
-    """Print the sheets among the pages of a site, and link each from its page; return what is wrong."""
+    """Print the sheets to PDFs beside their pages in the site's source, link them; return what is wrong.
+
+    Without a browser it prints a message and does nothing.
+    """
     there = [page for page in SHEETS if (folder / page).is_file()]
-    if browser() is None:
+    if find_browser() is None:
         print(f"{NO_BROWSER}: the site goes without the PDF of {', '.join(there)}.")
         return []
     faults = []

@@ -14,14 +14,15 @@ from tools.authoring.form import Problem
 
 PAGE = "handbook/short_path.md"
 OWN_TRAINING = 25
-"""Minutes for the learner's own training, with which the path ends."""
+"""Minutes for the learner's own training at the end of the path."""
 
 
 @dataclass(frozen=True)
 class Stop:
-    """A section of the path, or a whole lesson.
+    """A section of the short path and its minutes; a whole lesson if ``section`` is "".
 
-    ``catch_up`` is a word of its heading if it needs what was skipped.
+    ``catch_up`` is a word of the section's heading, for `catch_up_call`, if the section needs what was
+    skipped.
     """
 
     minutes: int
@@ -30,7 +31,7 @@ class Stop:
 
 
 def stops(lesson: Lesson) -> list[Stop]:
-    """Return a lesson's part of the path; an empty list where it has none."""
+    """Return a lesson's stops on the short path, in the chosen language; an empty list if it has none."""
     parts = [Stop(**entry) for entry in lesson.short_path]
     if chosen() == "en":
         return parts
@@ -39,22 +40,22 @@ def stops(lesson: Lesson) -> list[Stop]:
 
 
 def minutes(lesson: Lesson) -> int:
-    """Return how long the path stays in a lesson."""
+    """Return the minutes that the short path spends in a lesson."""
     return sum(stop.minutes for stop in stops(lesson))
 
 
 def total(course: Course) -> int:
-    """Return the minutes of the whole path, the learner's own training among them."""
+    """Return the minutes of the whole short path, `OWN_TRAINING` included."""
     return sum(map(minutes, course.lessons)) + OWN_TRAINING
 
 
 def catch_up_call(lesson: Lesson, stop: Stop) -> str:
-    """Return the call that makes what a section needs of those skipped above it."""
+    """Return the call, as inline code, that defines what a section needs from the skipped ones before it."""
     return f'`course_utils.catch_up("{lesson.id}", "{stop.catch_up}")`'
 
 
 def header_line(course: Course, lesson: Lesson) -> str:
-    """Return what a learner in a hurry does in a lesson, for its header; nothing off the path."""
+    """Return the header's sentence on which sections to take; "" if the path skips the lesson."""
     taken = stops(lesson)
     if not taken:
         return ""
@@ -76,7 +77,7 @@ def header_line(course: Course, lesson: Lesson) -> str:
 
 
 def table(course: Course) -> str:
-    """Return the whole path, a row a section, as Markdown."""
+    """Return the table of the short path, one row for each section, as Markdown."""
     rows = [_("| Lesson | Section | Minutes |"), "|---|---|---:|"]
     for lesson in course.lessons:
         file = f"../notebooks/{lesson.file}"
@@ -101,7 +102,7 @@ def table(course: Course) -> str:
 
 
 def path_problems(nb: NotebookNode, lesson: Lesson, file: str) -> Iterator[Problem]:
-    """Say which sections of the path a lesson does not have, or has in another order."""
+    """Yield a problem for each section of the short path that is missing, and if their order differs."""
     have = [heading.text for heading in notebook_headings(nb) if heading.level == 2]
     want = [stop.section for stop in stops(lesson) if stop.section]
     fix = _("correct short_path in course.yml")

@@ -1,4 +1,4 @@
-"""The reader's site: what Sphinx builds from, made of the executed lessons and the pages."""
+"""Generates the source of the web site, from which Sphinx builds it: executed lessons and pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HANDBOOK = "handbook"  # every page below it is a page of the site, at the same 
 # Parts of README.md: their place in index.md is @start@, …
 FROM_README = ("start", "routes", "course-map")
 REPOSITORY = "@repository@"  # a link's target in the pages of site/
-WORDS = {  # what the site says of itself
+WORDS = {  # the site's own texts
     "title": "GPU Training with PyTorch",
     "show": "Show the setup cell",
     "hide": "Hide the setup cell",
@@ -52,24 +52,31 @@ WORDS = {  # what the site says of itself
 _LINK = re.compile(r"(\]\(\s*<?)([^)\s>]+)")
 _BADGE = re.compile(r"\[!\[([^\]]+)\]\(https:[^)]*\)\]\(([^)\s]+)\)")
 _ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>[ \t]*$', re.MULTILINE)
-_NOWHERE = re.compile(r"\[([^\[\]]*)\]\(@nowhere@[^)]*\)")  # while the course has no name
+_NOWHERE = re.compile(r"\[([^\[\]]*)\]\(@nowhere@[^)]*\)")  # links without a repository
 _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 
 
 def words(language: str) -> dict[str, str]:
-    """Return what the site says of itself in a language."""
+    """Return the site's own texts in a language, with the keys of `WORDS`."""
     return {name: translation(language).gettext(text) for name, text in WORDS.items()}
 
 
-def lay_out(course: Course, copies: Mapping[str, NotebookNode], folder: Path, language: str = "en") -> None:
-    """Write what Sphinx needs of the executed lessons, by file name, and of a language's pages."""
+def write_sphinx_source(
+    course: Course, copies: Mapping[str, NotebookNode], folder: Path, language: str = "en"
+) -> None:
+    """Write the source folder from which Sphinx builds one language's site.
+
+    ``copies`` are the executed lessons by file name. ``folder`` gets pages, lessons, pictures, configuration
+    and ``alternatives.json`` (see `alternatives`).
+    """
     root = course.path.parent.parent
-    not_here = shutil.ignore_patterns("*.ipynb", "*.md", "_build", *languages())  # pages come below
+    not_here = shutil.ignore_patterns("*.ipynb", "*.md", "_build", *languages())  # pages are written below
     for name, goal in (("site", "."), ("images", "images"), (HANDBOOK, HANDBOOK)):
         shutil.copytree(root / name, folder / goal, ignore=not_here, dirs_exist_ok=True)
     pages, readme = _pages(course, copies, language), translated_path("README.md", language)
 
     def converted(path: str, text: str) -> str:
+        """Return Markdown of the page at ``path`` as Markdown of the site."""
         return page_text(course, text, path, copies, language)
 
     for path, name in pages.items():
@@ -95,17 +102,21 @@ def lay_out(course: Course, copies: Mapping[str, NotebookNode], folder: Path, la
 def lesson_page(
     course: Course, nb: NotebookNode, file: str, lessons: Collection[str], language: str = "en"
 ) -> NotebookNode:
-    """Return an executed lesson as a page: links that lead on, a word on the run, the setup folded."""
+    """Return an executed lesson as a page of the site.
+
+    Links lead to pages of the site, a cell says when and where it ran, the setup cell's input is hidden, and
+    the footer is dropped. ``lessons`` are the files of all lessons on the site.
+    """
     nb = copy.deepcopy(nb)
     cells = []
-    online = rf"(\.\./)?{re.escape(course.page(REAL_GPUS))}"  # one more up from notebooks/zh/
+    online = rf"(\.\./)?{re.escape(course.page(REAL_GPUS))}"  # one level more in notebooks/zh/
     fidelity = posixpath.relpath("handbook/fidelity.html", "." if language == "en" else language)
-    # It is this page, or the switch leads there.
+    # Links to this page itself, or to languages that the site's switch has.
     own = [rf"(?: · )?\[({'|'.join(map(own_name, languages()))})\]\([^)]*\)"]
     if course.repository:
         own.append(rf" ?\[[^\]]*\]\({re.escape(site(course.repository))}[^)]*\)")
     for cell in nb.cells:
-        if cell.get("id") == "footer":  # the site has its own way back and on
+        if cell.get("id") == "footer":  # the site has its own navigation
             continue
         if cell.cell_type == "markdown":
             if cell.get("id") == "header":
@@ -119,7 +130,7 @@ def lesson_page(
                 data["text/html"] = re.sub(online, fidelity, data["text/html"])
         cells.append(cell)
         if cell.get("id") == "header":
-            cells.append(_about_run(nb.metadata.get("course", {}).get("run"), words(language)))
+            cells.append(_run_cell(nb.metadata.get("course", {}).get("run"), words(language)))
         elif cell.get("id") == "setup":
             cell.metadata.setdefault("tags", []).append("hide-input")
     nb.cells = cells
@@ -129,33 +140,35 @@ def lesson_page(
 def page_text(course: Course, text: str, path: str, lessons: Collection[str], language: str = "en") -> str:
     """Return Markdown of the repository as Markdown of the site.
 
-    Comments go; badges, which are pictures from elsewhere, become buttons; a link to a page of the site
-    leads there, any other link into the repository to GitHub, or nowhere while the course has no name.
+    Comments are removed; badges, which are pictures from other sites, become buttons; a link to a page of the
+    site leads there, any other link into the repository to GitHub, or is removed while the course has no
+    repository.
 
     Parameters
     ----------
     path
-        Where the text stands in the repository, such as ``"notebooks/01_devices.ipynb"``.
+        The text's path in the repository, such as ``"notebooks/01_devices.ipynb"``.
     lessons
-        The lessons' files that the site has.
+        The files of the lessons on the site.
     language
-        Of the text. What a translation lacks is linked in English, and its anchors, whose names may stand on
-        several pages, as they are: both as ``site:PAGE.html``.
+        The text's language. Pages without a translation, and anchors that may occur on several pages, are
+        linked as ``site:PAGE.html``; the former are linked in English.
     """
     text = _COMMENT.sub("", text)
     text = _BADGE.sub(r'<a class="open-in" href="\2">\1</a>', text)
     text = _ANCHOR.sub(r"(\1)=" if language == "en" else r'<div id="\1"></div>', text)
     if _LINK.search(text):
         pages, english = (_pages(course, lessons, name) for name in (language, "en"))
-        text = _LINK.sub(lambda m: m[1] + _target(course, path, m[2], pages, english, language), text)
+        text = _LINK.sub(
+            lambda m: m[1] + _site_link_target(course, path, m[2], pages, english, language), text
+        )
     return _NOWHERE.sub(r"\1", text)
 
 
 def alternatives(nb: NotebookNode) -> dict[str, str]:
-    """Return the alternative text of each picture among the outputs, by the SHA-256 of its bytes.
+    """Return the alternative text of each PNG output, by the SHA-256 of its bytes.
 
-    MyST-NB names a picture's file by that sum, and has no other place for a text that belongs to one
-    output.
+    MyST-NB names a picture's file by that hash, and has no other place for a text that belongs to one output.
     """
     texts = {}
     for cell in nb.cells:
@@ -167,7 +180,7 @@ def alternatives(nb: NotebookNode) -> dict[str, str]:
     return texts
 
 
-def _target(
+def _site_link_target(
     course: Course,
     path: str,
     target: str,
@@ -175,7 +188,10 @@ def _target(
     english: Mapping[str, str],
     language: str,
 ) -> str:
-    """Return where a link of the page at ``path`` leads on the site; ``pages``, ``english``: see `_pages`."""
+    """Return the target on the site for a link in the page at ``path``.
+
+    ``pages`` and ``english`` are what `_pages` returns for the language and for English.
+    """
     home = f"https://github.com/{course.repository}" if course.repository else "@nowhere@"
     if target == REPOSITORY:
         return home
@@ -196,17 +212,17 @@ def _target(
         return f"site:{posixpath.relpath(html, posixpath.join(language, here))}{anchor}"
     copied = linked.startswith(("images/", f"{HANDBOOK}/")) and goal.suffix != ".ipynb"
     if linked in pages or (copied and goal.is_file()):
-        if linked.endswith(".ipynb"):  # a notebook's own anchors are written in another way
+        if linked.endswith(".ipynb"):  # anchors of a notebook on the site are formed differently
             anchor = anchor and f"#{slug(unquote(fragment))}"
         return posixpath.relpath(pages.get(linked, linked), here or ".") + anchor
     if not goal.exists():
-        return target  # Sphinx will say that it is dead
+        return target  # Sphinx will report it as dead
     kind = "tree" if goal.is_dir() else "blob"
     return f"{home}/{kind}/{course.branch}/{linked}{anchor}"
 
 
 def _pages(course: Course, lessons: Collection[str], language: str) -> dict[str, str]:
-    """Return the place on a language's site of each page, by its place in the repository."""
+    """Return the path on a language's site of each page, by its path in the repository."""
     root = course.path.parent.parent
     pages = {"README.md": "index.md", **{f"site/{name}": name for name in OWN}}
     pages |= {f"notebooks/{file}": file for file in sorted(lessons)} | {COLAB: COLAB}
@@ -218,14 +234,14 @@ def _pages(course: Course, lessons: Collection[str], language: str) -> dict[str,
 
 
 def handbook_pages(root: Path) -> list[str]:
-    """Return the handbook's English pages, as paths in the repository: those of its own folder first."""
+    """Return the handbook's English pages as paths in the repository: first those not in a subfolder."""
     pages = [path.relative_to(root).as_posix() for path in (root / HANDBOOK).rglob("*.md")]
     pages = [path for path in pages if path.split("/")[1] not in languages()]
     return sorted(pages, key=lambda path: (path.count("/"), path))
 
 
-def _about_run(run: Mapping[str, Any] | None, words: Mapping[str, str]) -> NotebookNode:
-    """Return the cell that says on what a lesson ran; ``run`` is as `copies.facts`."""
+def _run_cell(run: Mapping[str, Any] | None, words: Mapping[str, str]) -> NotebookNode:
+    """Return the Markdown cell that says where and when a lesson ran; ``run``: see `copies.machine_facts`."""
     text = words["unknown"]
     if run is not None:
         where = run["cpu"] if run["device"] == run["cpu"] else words["on"].format(**run)
@@ -235,7 +251,7 @@ def _about_run(run: Mapping[str, Any] | None, words: Mapping[str, str]) -> Noteb
 
 
 def _contents(pages: Mapping[str, str], words: Mapping[str, str]) -> str:
-    """Return the tables of contents that the first page ends with, hidden there and shown at the side."""
+    """Return the hidden tables of contents (toctrees) of the first page, which the sidebar shows."""
     parts = {
         "lessons": [name for name in pages.values() if name.endswith(".ipynb")],
         "handbook": [name for name in pages.values() if name.startswith(f"{HANDBOOK}/")],

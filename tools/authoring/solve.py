@@ -16,7 +16,7 @@ from tools.authoring.form import cell_name, tags
 
 
 def stubs(nb: NotebookNode, exercises: Iterable[Exercise]) -> list[Stub]:
-    """List the stubs of a notebook, in order.
+    """Return the stubs of a notebook's exercise cells, in order.
 
     Raises
     ------
@@ -27,12 +27,12 @@ def stubs(nb: NotebookNode, exercises: Iterable[Exercise]) -> list[Stub]:
 
 
 def solved(nb: NotebookNode, exercises: Iterable[Exercise]) -> NotebookNode:
-    """Return a copy in which the reference stands in place of every stub.
+    """Return a copy of a notebook with each stub replaced by the exercise's reference solution.
 
     Raises
     ------
     AuthoringError
-        As ``stubs``.
+        As `stubs`.
     """
     nb = copy.deepcopy(nb)
     for cell, exercise in _exercise_cells(nb, exercises):
@@ -42,14 +42,14 @@ def solved(nb: NotebookNode, exercises: Iterable[Exercise]) -> NotebookNode:
 
 
 def tried_and_solved(nb: NotebookNode, exercises: Iterable[Exercise]) -> NotebookNode:
-    """Return a copy that runs as shipped, and has each exercise a second time, solved.
+    """Return a copy with each exercise cell as shipped and, later, once more with the reference solution.
 
-    The solved cell comes after the last cell that uses the stub; the cells that use it follow again.
+    The solved cell comes after the last cell that uses the stub; the cells that use it are repeated after it.
 
     Raises
     ------
     AuthoringError
-        As ``stubs``.
+        As `stubs`.
     """
     nb = copy.deepcopy(nb)
     answers: dict[int, list[NotebookNode]] = {}
@@ -59,20 +59,21 @@ def tried_and_solved(nb: NotebookNode, exercises: Iterable[Exercise]) -> Noteboo
         users = [i for i, other in enumerate(nb.cells) if other is not cell and _uses(other, stub)]
         last = max(users, default=nb.cells.index(cell))
         answer = replace_stub(cell.source, stub, solution(exercise, stub))
-        answers.setdefault(last, []).append(_once_more(cell, answer))
+        answers.setdefault(last, []).append(_repeated(cell, answer))
         readers.setdefault(last, set()).update(users)
     for i in sorted(answers, reverse=True):
-        again = [_once_more(nb.cells[j], nb.cells[j].source) for j in sorted(readers[i])]
+        again = [_repeated(nb.cells[j], nb.cells[j].source) for j in sorted(readers[i])]
         nb.cells[i + 1 : i + 1] = [*answers[i], *again]
     return nb
 
 
-def _once_more(cell: NotebookNode, source: str) -> NotebookNode:
+def _repeated(cell: NotebookNode, source: str) -> NotebookNode:
+    """Return a new code cell with the id ``ID-solved``."""
     return nbformat.v4.new_code_cell(source, id=f"{cell.id}-solved")
 
 
 def _uses(cell: NotebookNode, stub: Stub) -> bool:
-    """Whether a cell reads an answer itself; ``or_reference`` makes an unsolved one as good."""
+    """Return whether a cell reads the learner's answer; a use by ``or_reference`` does not count."""
     if cell.cell_type != "code":
         return False
     tree = ast.parse(TransformerManager().transform_cell(cell.source))
@@ -81,6 +82,7 @@ def _uses(cell: NotebookNode, stub: Stub) -> bool:
 
 
 def _exercise_cells(nb: NotebookNode, exercises: Iterable[Exercise]) -> list[tuple[NotebookNode, Exercise]]:
+    """Return the exercise cells with their exercises; AuthoringError if a cell names none of them."""
     known = {exercise.id: exercise for exercise in exercises}
     pairs = []
     for i, cell in enumerate(nb.cells):

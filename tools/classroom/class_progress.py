@@ -1,4 +1,4 @@
-"""A class's progress: what the hand-in files say of who is stuck where."""
+"""Reads a class's hand-ins, and finds unsolved exercises and common misconceptions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ RAW = "progress.jsonl"
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a learner is with one exercise.
+    """A learner's result in one exercise.
 
-    ``outcome`` is ``"right"`` where it ever was, else the last one; ``tries`` counts up to the first
-    right answer; ``diagnosis`` is what the last check suggested.
+    ``outcome`` is ``"right"`` if any attempt was, else the last attempt's; ``tries`` counts the attempts up
+    to the first right one; ``diagnosis`` is the last attempt's, "" if solved.
     """
 
     outcome: str
@@ -32,7 +32,7 @@ class Standing:
 
     @property
     def mark(self) -> str:
-        """``✓`` right at once, ``✓3`` at the third try, ``4?`` four tries and not yet, ``2!`` an error."""
+        """``✓`` right at once, ``✓3`` at the third try, ``4?`` not yet after four, ``2!`` error after two."""
         if self.outcome == "right":
             return "✓" if self.tries == 1 else f"✓{self.tries}"
         return f"{self.tries}{'?' if self.outcome == 'not_yet' else '!'}"
@@ -40,13 +40,13 @@ class Standing:
 
 @dataclass(frozen=True)
 class Learner:
-    """One learner: the name the instructor gave, and the answers that were checked, oldest first."""
+    """One learner: the name to show, and all recorded attempts, oldest first."""
 
     name: str
     attempts: tuple[Attempt, ...]
 
     def on(self, exercise: str) -> Standing | None:
-        """Return how far the learner is with an exercise; None where it was not tried."""
+        """Return the learner's standing in an exercise, given its id; None if there is no attempt."""
         tries = [attempt for attempt in self.attempts if attempt.exercise == exercise]
         if not tries:
             return None
@@ -58,7 +58,7 @@ class Learner:
 
 @dataclass(frozen=True)
 class Misconception:
-    """A diagnosis of one exercise: which learners met it, how often, and what they were told."""
+    """A diagnosis of one exercise: which learners got it, how often in total, and its text."""
 
     exercise: str
     diagnosis: str
@@ -69,12 +69,12 @@ class Misconception:
 
 @dataclass
 class Classroom:
-    """What a folder of files says.
+    """The hand-ins of a class.
 
     Attributes
     ----------
     learners
-        By name.
+        Sorted by name.
     left_out
         File and reason, for each file that was not used.
     missing
@@ -86,12 +86,12 @@ class Classroom:
     missing: list[str] = field(default_factory=list)
 
     def exercises(self) -> list[Exercise]:
-        """Return the exercises of every lesson that somebody tried, in the course's order."""
+        """Return all exercises of each lesson that any learner tried, in the course's order."""
         begun = {a.exercise.split(".")[0] for one in self.learners for a in one.attempts}
         return [exercise for exercise in exercises_by_id().values() if exercise.id.split(".")[0] in begun]
 
     def only(self, lessons: Sequence[str]) -> Classroom:
-        """Return the same class with nothing but the answers of these lessons."""
+        """Return a copy that has only the attempts in these lessons."""
         kept = [
             Learner(one.name, tuple(a for a in one.attempts if a.exercise.split(".")[0] in lessons))
             for one in self.learners
@@ -99,7 +99,7 @@ class Classroom:
         return replace(self, learners=kept)
 
     def stuck(self) -> list[tuple[Learner, str, Standing]]:
-        """Return who has tried an exercise and not solved it, most tries first."""
+        """Return learner, exercise id and standing for each unsolved attempted exercise, most tries first."""
         pairs = [
             (learner, exercise.id, standing)
             for learner in self.learners
@@ -109,7 +109,7 @@ class Classroom:
         return sorted(pairs, key=lambda pair: -pair[2].tries)
 
     def misconceptions(self, most: int = 3) -> list[Misconception]:
-        """Return the commonest diagnoses: the exercises' own first, then by learners, then by times."""
+        """Return the ``most`` commonest diagnoses: exercises' own before general ones, then by learners."""
         met: dict[tuple[str, str], list[str]] = {}
         for learner in self.learners:
             for attempt in learner.attempts:
@@ -121,28 +121,30 @@ class Classroom:
         ]
 
         def order(one: Misconception) -> tuple[bool, int, int, str]:
-            of_form = one.diagnosis not in exercises_by_id()[one.exercise].diagnoses
-            return of_form, -len(one.learners), -one.times, one.exercise
+            """Return a sort key: exercises' own diagnoses first, then those of most learners."""
+            is_common = one.diagnosis not in exercises_by_id()[one.exercise].diagnoses
+            return is_common, -len(one.learners), -one.times, one.exercise
 
         return sorted(diagnoses, key=order)[:most]
 
 
 def _text_of(exercise: str, diagnosis: str) -> str:
-    """Return what a learner reads who meets this diagnosis. An older course may have had others."""
+    """Return the text of an exercise's diagnosis; "" if this version of the course does not have it."""
     return exercises_by_id()[exercise].diagnoses.get(diagnosis) or COMMON.get(diagnosis, "")
 
 
 def collect(folder: Path, names: Mapping[str, str] | None = None) -> Classroom:
-    """Read a folder of hand-ins and of progress files.
+    """Read a folder of hand-ins and progress files.
 
     Parameters
     ----------
     folder
-        Hand-in files ``*.json``, also in folders; or a folder a learner with a ``progress.jsonl`` in it, as
-        home folders on a server are. Of several files of one name the newest counts.
+        Contains hand-in files ``*.json``, also one folder below, or a folder for each learner with a
+        ``progress.jsonl``, such as the home folders on a server. Of several files with the same name of a
+        learner the newest counts.
     names
-        From the name in a file to the name to show. Where it is given, it is also the list of who
-        should be there: a file of anybody else is left out.
+        Maps the name in a file to the name to show. If given, it is also the list of learners: files of
+        others are left out.
     """
     room = Classroom()
     newest: dict[str, tuple[datetime, tuple[Attempt, ...]]] = {}
@@ -165,12 +167,14 @@ def collect(folder: Path, names: Mapping[str, str] | None = None) -> Classroom:
 
 
 def read_names(path: Path) -> dict[str, str]:
-    """Read the instructor's list: ``name in the file,name to show`` a line, or one name a line.
+    """Read the instructor's list of names, a CSV file; return names to show, by the names in hand-ins.
+
+    A line is ``name in the file,name to show``, or one name.
 
     Raises
     ------
     FileError
-        Where the file cannot be read or names somebody twice.
+        If the file cannot be read or contains a name twice.
     """
     try:
         rows = [row for row in csv.reader(read_text(path).splitlines()) if any(row)]
@@ -185,22 +189,22 @@ def read_names(path: Path) -> dict[str, str]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Find hand-ins and progress files, here and in one folder a learner; links are not followed."""
+    """Return the paths of hand-ins and progress files, here and a folder below, without symlinks."""
     forms = ("*.json", "*/*.json", f"*/{RAW}", f"*/.pytorch-gpu-course/{RAW}")
     paths = sorted({path for form in forms for path in folder.glob(form)})
     return [path for path in paths if not path.is_symlink()]
 
 
 def _read(path: Path, folder: Path) -> tuple[str, datetime, list[object]]:
-    """Return whose file it is, when it was made, and its entries.
+    """Return the learner's name, the time and the entries of a hand-in or a progress file.
 
     Raises
     ------
     FileError
-        Where it is no hand-in, or no progress file in a learner's folder.
+        If it is neither a hand-in, nor a progress file in a learner's folder.
     """
     text = read_text(path, below=folder)
-    if path.suffix == ".jsonl":  # a torn last line, and predictions, are passed over
+    if path.suffix == ".jsonl":  # incomplete lines and predictions are skipped
         entries = [_entry(line) for line in text.splitlines()]
         name = path.relative_to(folder).parts[0]
         if not is_valid_name(name):
@@ -224,6 +228,7 @@ def _read(path: Path, folder: Path) -> tuple[str, datetime, list[object]]:
 
 
 def _entry(line: str) -> object:
+    """Return a progress file's line as a dict; None for a prediction or an incomplete line."""
     try:
         entry = parse(line)
     except FileError:
@@ -232,14 +237,20 @@ def _entry(line: str) -> object:
 
 
 def _attempts(entries: Sequence[object]) -> tuple[Attempt, ...]:
-    """Return the entries that the course can have written; FileError where there are some and none is."""
+    """Return the valid attempts among the entries, sorted by time; the newest `MOST` entries are considered.
+
+    Raises
+    ------
+    FileError
+        If there are entries and none is valid.
+    """
     exercises, kept = exercises_by_id(), []
     for entry in entries[-MOST:]:
         try:
             attempt = Attempt(**entry)
             if is_possible(attempt, exercises):
                 kept.append(attempt)
-        except (TypeError, AttributeError):  # other fields, or no text in one
+        except (TypeError, AttributeError):  # other fields, or a value that is no string
             continue
     if entries and not kept:
         raise FileError(_("no answer in it is one that this version of the course writes"))

@@ -4,6 +4,6 @@ import sys
 
 
 def fail(sentence: object, status: int) -> int:
-    """Say in a sentence on stderr what is wrong, and return the exit status."""
+    """Print a sentence to stderr and return the exit status."""
     print(sentence, file=sys.stderr)
     return status

@@ -22,17 +22,17 @@ that its
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Add the command's options to the parser."""
     add_lesson_arguments(parser, "*", "lessons' numbers; without any, all", "answers")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write one notebook a lesson; 1 where one cannot be written, 2 for a lesson that does not exist."""
+    """Write a solved notebook for each lesson; return 1 if one cannot be written, 2 for an unknown lesson."""
     return write_lessons(args, "answers", answered)
 
 
 def answered(lesson: Lesson) -> NotebookNode:
-    """Return a lesson with its references in place, and notes for the instructor below each."""
+    """Return a lesson's notebook with reference solutions, and an instructor's note below each."""
     import nbformat
 
     from course_utils.course import fresh_notebook
@@ -56,11 +56,11 @@ def answered(lesson: Lesson) -> NotebookNode:
 
 
 def instructors_note(exercise: Exercise) -> str:
-    """Return the hints of an exercise, and what each of its diagnoses tells a learner, as Markdown."""
+    """Return an exercise's purpose, hints and diagnoses, as Markdown."""
     hints = "\n".join(f"{i}. {hint}" for i, hint in enumerate(exercise.hints, 1))
-    told = "\n".join(f"- `{name}`: {text}" for name, text in exercise.diagnoses.items())
+    diagnoses = "\n".join(f"- `{name}`: {text}" for name, text in exercise.diagnoses.items())
     return (
         f"**For the instructor: {exercise.id}**, about {exercise.minutes} minutes. {exercise.why}\n\n"
         f"Hints, in the order the learner gets them:\n\n{hints}\n\n"
-        f"What the check recognises, and what it says:\n\n{told}"
+        f"What the check recognises, and what it says:\n\n{diagnoses}"
     )

@@ -22,7 +22,7 @@ from course_utils.files import replacing
 from tools.commands import fail
 
 NEEDS = ("pip",)
-FOLDER = "pytorch-gpu-course"  # what the zip unpacks to
+FOLDER = "pytorch-gpu-course"  # the top-level folder in the zip
 PACKED = {".whl", ".npz", ".png", ".gz"}  # compressed already
 
 START = """\
@@ -46,7 +46,7 @@ In Kaggle, with the internet off
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Add the command's options to the parser."""
     parser.add_argument(
         "--output",
         type=Path,
@@ -77,13 +77,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace, root: Path = ROOT) -> int:
-    """Write the zip.
+    """Write the course's last commit to a zip file, with a wheel of the course.
 
     Returns
     -------
     int
-        0 where it was written, 1 where a file cannot be, 2 for an output that is no zip. What else
-        stands in the way is raised as `SetupError`.
+        0 if it was written, 1 if a file cannot be, 2 for invalid options or an output that is no zip.
+
+    Raises
+    ------
+    SetupError
+        If this is no git clone, or pip fails.
     """
     if args.wheelhouse is None and (args.extra != "lab" or args.torch != "cpu"):
         return fail("--extra and --torch go with --wheelhouse.", 2)
@@ -100,7 +104,7 @@ def main(args: argparse.Namespace, root: Path = ROOT) -> int:
         )
     try:
         with tempfile.TemporaryDirectory() as scratch, replacing(output) as part:
-            part.touch()  # shows at once whether the place can be written
+            part.touch()  # fails early if the folder is not writable
             summary = _bundle(args, root, Path(scratch), torch, part)
     except OSError as error:
         return fail(
@@ -113,12 +117,12 @@ def main(args: argparse.Namespace, root: Path = ROOT) -> int:
 
 
 def _bundle(args: argparse.Namespace, root: Path, scratch: Path, torch: str, output: Path) -> str:
-    """Write the zip; return what is in it, in a few words."""
+    """Write the zip; return a summary of its contents."""
     clone = Clone(root)
     day, seconds, commit = clone.git("log", "-1", "--format=%cs %ct %h").split()
     if edited := clone.changed_paths():
         print(f"{len(edited)} file{'s' * (len(edited) > 1)} not committed: left out.")
-    modes = _archive(clone, scratch / "source.zip", scratch / "source")
+    modes = _extract_commit(clone, scratch / "source.zip", scratch / "source")
     log = root / "dist" / "bundle.log"
     log.parent.mkdir(exist_ok=True)
     env = os.environ | {"SOURCE_DATE_EPOCH": seconds}
@@ -126,7 +130,7 @@ def _bundle(args: argparse.Namespace, root: Path, scratch: Path, torch: str, out
     pip = Installer("pip", [sys.executable, "-X", "utf8", "-m", "pip"], env, log, root)
     files = {name: scratch / "source" / name for name in modes}
     lessons = [name for name in modes if re.fullmatch(r"notebooks/[^/]+\.ipynb", name)]
-    # Where there is no git, `reset` and `catch_up` take these.
+    # Without git, `reset` and `catch_up` read these.
     files |= {f"course_utils/{name}": files[name] for name in lessons}
     print("Building the course's own wheel.", flush=True)
     make_wheels(pip, ["--no-deps", str(scratch / "source")], scratch / "wheel")
@@ -134,19 +138,19 @@ def _bundle(args: argparse.Namespace, root: Path, scratch: Path, torch: str, out
     files[wheel.name] = wheel
     network = "The first start fetches PyTorch and JupyterLab, and needs a network."
     if args.wheelhouse is not None:
-        _gather(pip, args.wheelhouse, bootstrap.requirements(scratch / "source", args.extra), torch)
+        _fill_wheelhouse(pip, args.wheelhouse, bootstrap.requirements(scratch / "source", args.extra), torch)
         files |= {f"{WHEELHOUSE}/{path.name}": path for path in args.wheelhouse.glob("*.whl")}
         network = f"No network is needed with {', '.join(bootstrap.pythons(args.wheelhouse))}."
     files["START.txt"] = scratch / "START.txt"
     words = {"commit": commit, "day": day, "folder": FOLDER, "wheel": wheel.name}
     text = START.format(**words, network=network)
     files["START.txt"].write_text(text, encoding="utf-8", newline="\n")
-    _write(output, files, modes, int(seconds))
+    _write_zip(output, files, modes, int(seconds))
     return f"{len(files)} files. {network}"
 
 
-def _archive(clone: Clone, packed: Path, folder: Path) -> dict[str, int]:
-    """Unpack the last commit into a folder; return the mode of each file by its name."""
+def _extract_commit(clone: Clone, packed: Path, folder: Path) -> dict[str, int]:
+    """Extract the last commit to a folder; return each file's permission bits by its name."""
     words = ("-c", "core.autocrlf=false", "archive", "--format=zip", "-o", str(packed), "HEAD")
     clone.git(*words)
     with zipfile.ZipFile(packed) as archive:
@@ -156,13 +160,19 @@ def _archive(clone: Clone, packed: Path, folder: Path) -> dict[str, int]:
 
 
 def make_wheels(pip: Installer, what: Sequence[str], folder: Path) -> None:
-    """Put the wheels of requirements, and of all that these need, into a folder."""
-    exact = bootstrap.constraints(pip.root, pip.log.parent, hashes=False)  # pip checks all or none
+    """Run ``pip wheel``: store the wheels of requirements and of their dependencies in a folder.
+
+    ``what`` are requirements and further options of pip.
+    """
+    exact = bootstrap.constraints(pip.root, pip.log.parent, hashes=False)  # pip would require hashes of all
     pip.run("wheel", *exact, "--wheel-dir", str(folder), *what)
 
 
-def _gather(pip: Installer, wheelhouse: Path, wanted: list[str], torch: str) -> None:
-    """Add to a wheelhouse what this Python needs, pip and uv among it."""
+def _fill_wheelhouse(pip: Installer, wheelhouse: Path, wanted: list[str], torch: str) -> None:
+    """Add the wheels that the requirements need on this Python to a wheelhouse, with pip and uv.
+
+    ``torch`` is the build of PyTorch as `torch_build.torch_choice` returns it.
+    """
     print(f"Fetching packages (torch: {torch}) into {wheelhouse}.", flush=True)
     wheelhouse.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=wheelhouse) as folder:
@@ -170,7 +180,7 @@ def _gather(pip: Installer, wheelhouse: Path, wanted: list[str], torch: str) -> 
         links = [word for place in (wheelhouse, fresh) for word in ("--find-links", str(place))]
         everything = [*wanted, "pip", "uv"]
         index = torch_build.index_url(torch)
-        if index:  # pip asks one index at a time: first for PyTorch
+        if index:  # PyTorch's index has no other packages: two calls
             of_torch = [item for item in wanted if bootstrap.name_of(item) in torch_build.PACKAGES]
             make_wheels(pip, [*links, "--index-url", index, *of_torch], fresh)
             (built,) = fresh.glob("torch-*.whl")
@@ -182,8 +192,8 @@ def _gather(pip: Installer, wheelhouse: Path, wanted: list[str], torch: str) -> 
             path.replace(wheelhouse / path.name)
 
 
-def _write(output: Path, files: Mapping[str, Path], modes: Mapping[str, int], when: int) -> None:
-    """Write a zip, the same one for the same files."""
+def _write_zip(output: Path, files: Mapping[str, Path], modes: Mapping[str, int], when: int) -> None:
+    """Write a zip file; the same files give the same bytes. ``when`` is all entries' Unix time."""
     with zipfile.ZipFile(output, "w") as packed:
         for name, path in sorted(files.items()):
             info = zipfile.ZipInfo(f"{FOLDER}/{name}", time.gmtime(when)[:6])

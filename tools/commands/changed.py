@@ -14,7 +14,10 @@ PROSE = ("tests/test_links.py", "tests/test_glossary.py", "tests/test_handbook.p
 
 
 def changed_files(root: Path) -> list[str]:
-    """Return the paths that differ from where this branch left the main one: committed, edited or new."""
+    """Return the paths that differ from the merge base with the main branch, deleted and new ones too.
+
+    They are relative to ``root``. Without a main branch the base is HEAD; if git fails the list is empty.
+    """
     base = "HEAD"
     for branch in MAIN:
         if merge_base := _git(root, "merge-base", "HEAD", branch):
@@ -26,16 +29,26 @@ def changed_files(root: Path) -> list[str]:
 
 
 def _git(root: Path, *words: str) -> list[str]:
+    """Return the output lines of a git command; an empty list if it fails."""
     done = subprocess.run(
         ["git", *words], cwd=root, capture_output=True, text=True, encoding="utf-8", check=False
     )
     return done.stdout.splitlines() if done.returncode == 0 else []
 
 
-def tests_of(root: Path, files: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the tests that concern changed files, as pytest takes them, and the ids of changed exercises.
+def select_tests(root: Path, files: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the tests to run for changed files: arguments for pytest, and exercise ids for its ``-k``.
 
-    Where the checks that a lesson's exercises share changed, the id is the lesson's, as in ``01.``.
+    A test is selected by the path of a changed file, or if it is in tests/ and imports a changed module
+    itself. An id is as "01.speedup"; if a lesson's checking.py changed it is "01.", which matches all
+    exercises of the lesson. Tests that do not exist are left out.
+
+    Parameters
+    ----------
+    root
+        The repository's root.
+    files
+        Paths relative to it.
     """
     chosen: set[str] = set()
     ids: set[str] = set()
@@ -62,18 +75,19 @@ def tests_of(root: Path, files: Iterable[str]) -> tuple[list[str], list[str]]:
         if file.endswith(".py"):
             modules.add(file.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
     for path in (root / "tests").glob("test_*.py"):
-        if modules & imported(path):
+        if modules & imported_modules(path):
             chosen.add(f"tests/{path.name}")
     existing = [test for test in chosen if (root / test.partition("::")[0]).exists()]
     return sorted(existing), sorted(ids)
 
 
 def _is_exercise(path: Path) -> bool:
+    """Return whether a file exists and defines an exercise."""
     return path.exists() and "\nEXERCISE = " in path.read_text(encoding="utf-8")
 
 
-def imported(path: Path) -> set[str]:
-    """Return the modules that a file imports by name."""
+def imported_modules(path: Path) -> set[str]:
+    """Return the dotted names of the modules that a Python file imports, and ``module.name`` of names."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

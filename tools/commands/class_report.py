@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 NEEDS = ("torch", "yaml")
 MOST_STUCK = 10
-"""How many of the most stuck are listed."""
+"""The maximum number of lines in the list of unsolved exercises."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Add the command's options to the parser."""
     parser.add_argument(
         "folder",
         type=Path,
@@ -45,13 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Read, and write.
+    """Read the hand-ins, print the report and write it as ``class_report.html``.
 
     Returns
     -------
     int
-        0 where a report was written, also if files were left out; 1 where no file can be used or the
-        report cannot be written; 2 for a folder, a list or a lesson that does not exist.
+        0 if a report was written, also if files were left out; 1 if no file can be used or the report
+        cannot be written; 2 for a folder, a list or a lesson that does not exist.
     """
     from course_utils import files
     from course_utils.course import load_course
@@ -101,7 +101,7 @@ def text(room: Classroom, exercises: Sequence[Exercise]) -> list[str]:
 
 
 def page(room: Classroom, exercises: Sequence[Exercise]) -> str:
-    """Return the report as one HTML page: a coloured table, an exercise a row, and the lists."""
+    """Return the report as an HTML page: a table of exercises by learners, and the lists below it."""
     heads = "".join(f"<th>{html.escape(one.name)}</th>" for one in room.learners)
     rows = [f"<tr><th></th>{heads}</tr>"]
     for exercise in exercises:
@@ -136,11 +136,13 @@ li { margin: .3em 0; } h1 { font-size: 1.4em; } h2 { font-size: 1.1em; }
 
 
 def _marks(learners: Sequence[Learner], exercise: Exercise) -> list[str]:
+    """Return each learner's mark in an exercise; ``·`` if not tried."""
     standings = [one.on(exercise.id) for one in learners]
     return [standing.mark if standing else "·" for standing in standings]
 
 
 def _cell(standing: Standing | None) -> str:
+    """Return a table cell of HTML with the mark, coloured by its CSS class."""
     if standing is None:
         return "<td class='untried'>·</td>"
     kind = standing.outcome
@@ -150,6 +152,7 @@ def _cell(standing: Standing | None) -> str:
 
 
 def _list(title: str, lines: Sequence[str]) -> list[str]:
+    """Return a heading and a list of HTML; an empty list without lines."""
     items = "".join(f"<li>{_marked(line.lstrip('- '))}</li>" for line in lines)
     return [f"<h2>{title}</h2><ul>{items}</ul>"] if lines else []
 
@@ -161,6 +164,7 @@ def _marked(line: str) -> str:
 
 
 def _misconceptions(room: Classroom) -> list[str]:
+    """Return a line for each of the commonest misconceptions."""
     lines = [
         ngettext(
             "- {exercise}, {diagnosis}: {n_learners} of {n_room_learners} learners, "
@@ -182,6 +186,7 @@ def _misconceptions(room: Classroom) -> list[str]:
 
 
 def _stuck(room: Classroom) -> list[str]:
+    """Return a line for each of the `MOST_STUCK` exercises with most tries that a learner has not solved."""
     lines = [
         ngettext(
             "- {learner}: {exercise}, {tries} try, the last: {diagnosis}",
@@ -201,10 +206,12 @@ def _stuck(room: Classroom) -> list[str]:
 
 
 def _left_out(room: Classroom) -> list[str]:
+    """Return a line for each file that was left out."""
     return [
         _("- Left out: {file}: {reason}.").format(file=file, reason=reason) for file, reason in room.left_out
     ]
 
 
 def _missing(room: Classroom) -> list[str]:
+    """Return a line with the names that have no file; an empty list if there are none."""
     return [_("- No file from: {missing}").format(missing=_(", ").join(room.missing))] if room.missing else []

@@ -1,4 +1,4 @@
-"""What ``slides`` and ``answers`` share: they write a notebook for each lesson asked for."""
+"""Shared by ``slides`` and ``answers``: write a notebook for each lesson asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def add_lesson_arguments(parser: argparse.ArgumentParser, count: str, about: str, folder: str) -> None:
-    """Declare the options of a command that writes a notebook a lesson."""
+    """Add the options of a command that writes a notebook for each lesson.
+
+    ``count`` is argparse's ``nargs``, ``about`` the help text, ``folder`` the default output folder.
+    """
     parser.add_argument("lessons", nargs=count, metavar="LESSON", help=about)
     parser.add_argument(
         "--output",
@@ -39,15 +42,17 @@ def write_lessons(
 
     Parameters
     ----------
+    convert
+        Returns a lesson's notebook to write.
     written
-        What is printed of each file.
+        The message for each file written, with ``{path}``.
     keep
-        What is printed of a file that is there already; without it the file is replaced.
+        The message for a file that exists already, which is kept; if "", the file is replaced.
 
     Returns
     -------
     int
-        0 when all are written; 1 where one cannot be read or written; 2 for a lesson that does not exist.
+        0 if all are written; 1 if one cannot be read or written; 2 for a lesson that does not exist.
     """
     from course_utils import files
     from course_utils.course import load_course

@@ -20,7 +20,7 @@ PACKAGES = ("torch", "nbformat", "nbclient", "ruff", "yaml", "babel")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Add the command's options to the parser."""
     action = parser.add_mutually_exclusive_group()
     action.add_argument(
         "--repo",
@@ -35,12 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Do what was asked; 0 if nothing is wrong, else 1."""
+    """Check links (``--check``) or set the course's repository; return 0 on success, else 1.
+
+    Without the packages it needs, it replaces this process by one in the course's environment.
+    """
     if any(importlib.util.find_spec(name) is None for name in PACKAGES):
         python = bootstrap.prepare("test")
         return bootstrap.hand_over([str(python), "-m", "course_utils", *sys.argv[1:]])
     from course_utils.course import load_course
-    from tools.authoring.home import home
+    from tools.authoring.home import origin_repository
     from tools.authoring.links import link_problems
 
     try:
@@ -53,7 +56,7 @@ def main(args: argparse.Namespace) -> int:
             return 1 if problems else 0
         repository, branch = args.repo, course.branch
         if not (repository or args.none):
-            repository, branch = home(course.path.parent.parent, branch)
+            repository, branch = origin_repository(course.path.parent.parent, branch)
         return move(course, repository, args.branch or branch)
     except ValueError as error:
         return fail(error, 1)
@@ -65,14 +68,17 @@ def move(
     branch: str,
     exercises_of: Callable[[str], Iterable[Exercise]] | None = None,
 ) -> int:
-    """Name the repository, or none, in course.yml, every notebook and every page."""
+    """Set or clear the repository in course.yml, notebooks and pages, and regenerate; return the status.
+
+    With None as ``repository`` it is cleared. ``exercises_of`` returns a lesson's exercises, for tests.
+    """
     from course_utils import exercises, files
     from course_utils.course import load_course
     from tools.authoring.cells import site
-    from tools.authoring.links import moved
+    from tools.authoring.links import texts_with_repository
     from tools.commands import notebooks
 
-    for path, text in moved(course, repository, branch).items():
+    for path, text in texts_with_repository(course, repository, branch).items():
         files.write(path, text)
         print(f"{path.name}: {repository or 'no repository'}, branch {branch}")
     status = notebooks.fix(load_course(course.path), (), exercises_of or exercises.lesson)
@@ -87,7 +93,7 @@ def move(
 
 
 def _translations(root: Path) -> int:
-    """Write the notebooks and pages of the other languages; 1 where that cannot be."""
+    """Write the stale notebooks and pages of the other languages; return 1 if Python is older than 3.12."""
     import course_language
     from course_utils import files
 
@@ -96,7 +102,7 @@ def _translations(root: Path) -> int:
     from tools.authoring.translation import editions
 
     for language in course_language.languages()[1:]:
-        for path, text in editions.stale(language, root).items():
+        for path, text in editions.stale_texts(language, root).items():
             files.write(root / path, text)
             print(f"{path}: written")
     return 0

@@ -15,7 +15,7 @@ from course_utils.stubs import AuthoringError
 from tools.authoring import claims, fidelity, guide, outputs
 from tools.authoring.form import FIX, Problem, read
 from tools.authoring.lesson import expected_outputs, review
-from tools.authoring.pages import Generated, pages_of
+from tools.authoring.pages import Generated, generated_pages
 from tools.commands import fail
 
 NEEDS = ("nbformat", "nbclient", "ruff", "tqdm", "yaml")
@@ -24,7 +24,7 @@ ExercisesOf = Callable[[str], Iterable[exercises.Exercise]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Add the command's options to the parser."""
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--check", action="store_true", help="say what is wrong, file by file, cell by cell")
     action.add_argument(
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Do what was asked; 0 if nothing is wrong, else 1."""
+    """Run `check`, `fix` or `run`, as the options say; return 0 if nothing is wrong, else 1."""
     action = check if args.check else fix if args.fix else run
     try:
         return action(load_course(), args.files)
@@ -46,7 +46,10 @@ def main(args: argparse.Namespace) -> int:
 
 
 def check(course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf = exercises.lesson) -> int:
-    """Print one line a problem; 0 if there is none."""
+    """Print a line for each problem of the notebooks and generated files; return 1 if there is any.
+
+    ``files`` are names of notebooks; without any, all ready lessons and the generated files are checked.
+    """
     problems = []
     if not files:
         stale, problems = stale_files(course)
@@ -55,7 +58,7 @@ def check(course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf =
     chosen = _chosen(course, files)
     for lesson, path in chosen:
         try:
-            problems += review(_text(path), course, lesson, exercises_of(lesson.id))[1]
+            problems += review(_read_text(path), course, lesson, exercises_of(lesson.id))[1]
         except AuthoringError as error:
             problems.append(_unreadable(lesson, error))
     for problem in problems:
@@ -65,11 +68,11 @@ def check(course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf =
 
 
 def fix(course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf = exercises.lesson) -> int:
-    """Write every lesson in canonical form and renew the pages; 1 if something needs a hand."""
+    """Write the lessons in canonical form and the stale generated files; return 1 if problems are left."""
     left: list[Problem] = []
     for lesson, path in _chosen(course, files):
         try:
-            text, known = _text(path), exercises_of(lesson.id)
+            text, known = _read_text(path), exercises_of(lesson.id)
             mended, before = review(text, course, lesson, known)
             after = before if mended == text else review(mended, course, lesson, known)[1]
         except AuthoringError as error:
@@ -97,7 +100,10 @@ def fix(course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf = e
 
 
 def run(course: Course, files: Iterable[str] = ()) -> int:
-    """Run lessons as shipped and store the outputs that are compared; a lesson that fails keeps its own."""
+    """Execute lessons as shipped and store the outputs to compare; return 1 if one fails.
+
+    A failed lesson's stored outputs stay as they are.
+    """
     failed = 0
     for lesson, path in _chosen(course, files):
         start = time.monotonic()
@@ -108,7 +114,7 @@ def run(course: Course, files: Iterable[str] = ()) -> int:
             failed += 1
             print(f"{lesson.file}: {error}; its stored outputs are unchanged")
             continue
-        state = "written" if outputs.store(course, lesson, printed) else "unchanged"
+        state = "written" if outputs.save_expected(course, lesson, printed) else "unchanged"
         minutes = (time.monotonic() - start) / 60
         ran = sum(cell.cell_type == "code" for cell in nb.cells)
         print(f"{lesson.file}: {ran} code cells in {minutes:.2f} min, {len(printed)} outputs kept, {state}")
@@ -116,11 +122,11 @@ def run(course: Course, files: Iterable[str] = ()) -> int:
 
 
 def stale_files(course: Course) -> tuple[list[Generated], list[Problem]]:
-    """Return the generated files that are out of date, and the pages without a place for generated parts."""
+    """Return the generated files that are out of date, and problems of pages missing or without markers."""
     root = course.path.parent.parent
     notes = Generated(guide.PAGE, lambda: guide.render(course, (root / guide.PAGE).read_text("utf-8")))
     stale, problems = [], []
-    for file in [*pages_of(course), *claims.GENERATED, *fidelity.GENERATED, notes]:
+    for file in [*generated_pages(course), *claims.GENERATED, *fidelity.GENERATED, notes]:
         try:
             if file.is_stale(root):
                 stale.append(file)
@@ -133,6 +139,13 @@ def stale_files(course: Course) -> tuple[list[Generated], list[Problem]]:
 
 
 def _chosen(course: Course, files: Iterable[str]) -> list[tuple[Lesson, Path]]:
+    """Return the lessons of the given notebooks with their paths; all ready lessons if ``files`` is empty.
+
+    Raises
+    ------
+    AuthoringError
+        If a file is not a lesson of course.yml, or this is no clone.
+    """
     folder = course.path.parent
     if not files:
         if not folder.joinpath("..", "pyproject.toml").is_file():
@@ -149,6 +162,7 @@ def _chosen(course: Course, files: Iterable[str]) -> list[tuple[Lesson, Path]]:
 
 
 def _unlisted(course: Course) -> list[Problem]:
+    """Return a problem for each notebook that is not in course.yml."""
     known = {lesson.file for lesson in course.lessons}
     return [
         Problem(path.name, "", "is not in course.yml", "add it there, or move it out of notebooks/")
@@ -158,10 +172,12 @@ def _unlisted(course: Course) -> list[Problem]:
 
 
 def _unreadable(lesson: Lesson, error: AuthoringError) -> Problem:
+    """Return the problem of a notebook that cannot be read."""
     what = str(error).removeprefix(f"{lesson.file} ")
     return Problem(lesson.file, "", what, "see CONTRIBUTING.md")
 
 
-def _text(path: Path) -> str:
-    read(path)  # one clear sentence where it is missing or no notebook
+def _read_text(path: Path) -> str:
+    """Return a notebook's text; AuthoringError if the file is missing or no notebook."""
+    read(path)  # raises if it is missing or no notebook
     return path.read_text(encoding="utf-8")

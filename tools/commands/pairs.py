@@ -16,26 +16,27 @@ from course_utils.cli.faults import SetupError
 
 @dataclass(frozen=True)
 class Pair:
-    """A file of exact versions, whose first line names the Python."""
+    """A tested pair of Python and PyTorch: a file of exact versions, whose first line names the Python."""
 
     file: Path
 
     @property
     def name(self) -> str:
-        """What it is called, as in ``--pair newest``."""
+        """The name for ``--pair``, such as ``newest``."""
         return self.file.stem
 
     @property
     def python(self) -> str:
-        """Its Python, as ``"3.13"``."""
+        """The minor version of Python, such as ``"3.13"``."""
         return self._find(r"# Python (3\.\d+)\.")
 
     @property
     def torch(self) -> str:
-        """Its PyTorch, as a requirement."""
+        """The requirement of PyTorch, such as ``"torch==2.9.0"``."""
         return self._find(r"(?m)^(torch==\S+)")
 
     def _find(self, pattern: str) -> str:
+        """Return the first group of a pattern's match in the file; SetupError if there is none."""
         match = re.search(pattern, self.file.read_text(encoding="utf-8"))
         if match is None:
             raise SetupError(f"{self.file} names no Python in its first line, or no torch.")
@@ -43,17 +44,19 @@ class Pair:
 
 
 def all_pairs(root: Path) -> dict[str, Pair]:
-    """Return the pairs by name; none where this copy of the course has no ``.ci``."""
+    """Return the pairs by name; an empty dict if this copy of the course has no ``.ci``."""
     return {file.stem: Pair(file) for file in sorted((root / ".ci" / "pairs").glob("*.txt"))}
 
 
 def find_python(version: str) -> str:
-    """Return a Python of this version that runs: this one, of the PATH, of pyenv, or of the Windows launcher.
+    """Return the path of a working Python of this minor version, such as ``"3.13"``.
+
+    Tried are the running one, the PATH, pyenv, uv, and the Windows launcher.
 
     Raises
     ------
     SetupError
-        Where there is none.
+        If there is none.
     """
     if version == f"{sys.version_info[0]}.{sys.version_info[1]}":
         return sys.executable
@@ -74,7 +77,7 @@ def find_python(version: str) -> str:
 
 
 def _executable(call: list[str], version: str) -> str | None:
-    """Return the path of the Python that a call starts, if it is one of this version."""
+    """Return the path of the Python that a command starts, or None if it fails or has another version."""
     if shutil.which(call[0]) is None:
         return None
     code = "import sys; print('%d.%d' % sys.version_info[:2], sys.executable)"
@@ -84,7 +87,7 @@ def _executable(call: list[str], version: str) -> str | None:
 
 
 def main(versions: Sequence[str]) -> int:
-    """Print the first of these Pythons that this machine has, as ``.ci/run`` asks; 1 where it has none."""
+    """Print the path of the first installed Python of these versions, for ``.ci/run``; return 1 if none."""
     for version in versions:
         try:
             print(find_python(version))

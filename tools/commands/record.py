@@ -24,7 +24,7 @@ PROFILES = ("T4", "A100", "H200")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Add the command's options to the parser."""
     parser.add_argument("--list", action="store_true", help="say what can be measured, and stop")
     parser.add_argument("--only", action="append", metavar="NAME", help="only this; may be repeated")
     parser.add_argument("--quick", action="store_true", help="fewer sizes")
@@ -57,13 +57,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Measure what is missing, and say what was found.
+    """Measure the chosen experiments that the machine's file lacks, and store the results in it.
 
     Returns
     -------
     int
-        0 where everything asked for is in the file or cannot be measured here, 1 where an experiment
-        failed or a file cannot be read or written, 2 for a name that does not exist.
+        0 if everything asked for is in the file or cannot be measured here, 1 if an experiment failed or a
+        file cannot be read or written, 2 for a name that does not exist.
     """
     if args.check:
         return _check(args.check)
@@ -106,6 +106,7 @@ def _record(
     devices: Sequence[torch.device],
     record: Record,
 ) -> int:
+    """Measure the points that the record lacks (all of them with ``--again``); return the exit status."""
     from tools.records.experiments import points
 
     if args.note is not None:
@@ -118,11 +119,12 @@ def _record(
     if kept := len(asked) - len(todo):
         print(f"{kept} of {len(asked)} are in {record.path.name} already; --again measures them anew.")
     if todo or args.note is not None:
-        record.write()  # shows at once whether the place can be written
+        record.write()  # fails early if the folder is not writable
     if not todo:
         return 0
+    duration = _duration_text(_estimated_seconds(todo))
     print(
-        f"{len(todo)} measurements on {' and '.join(map(str, devices))}, {_about(_guess(todo))} on two "
+        f"{len(todo)} measurements on {' and '.join(map(str, devices))}, {duration} on two "
         "CPU cores. Keep the machine quiet; Ctrl-C loses nothing."
     )
     failed = _run(todo, record)
@@ -131,7 +133,7 @@ def _record(
 
 
 def _run(todo: Sequence[Point], record: Record) -> bool:
-    """Measure, and say what has no result and why; return whether something failed."""
+    """Measure points and store their results; print which have none and why; return whether any failed."""
     from course_utils import bar
     from course_utils.evidence import RecordError
     from tools.records.experiments import LeftOut, run_points
@@ -147,41 +149,44 @@ def _run(todo: Sequence[Point], record: Record) -> bool:
                 record.add(point, outcome)
             except RecordError as error:
                 left_out.append((point, LeftOut(str(error), failed=True)))
-        pace = (perf_counter() - start) / _guess(todo[:done])
-        rest = _guess(todo[done:])
-        progress.set_postfix_str(f"{_about(rest * pace)} left" if rest else "", refresh=False)
+        pace = (perf_counter() - start) / _estimated_seconds(todo[:done])
+        rest = _estimated_seconds(todo[done:])
+        progress.set_postfix_str(f"{_duration_text(rest * pace)} left" if rest else "", refresh=False)
         progress.set_description(str(todo[done]) if rest else "record", refresh=False)
         progress.update()
     progress.close()
-    for why, points in _by_reason(left_out):
+    for why, points in _group_by_reason(left_out):
         more = f" and {len(points) - 1} more" if len(points) > 1 else ""
         print(f"{'Failed' if why.failed else 'Left out'}: {points[0]}{more}: {why.reason.removesuffix('.')}.")
     return any(why.failed for _, why in left_out)
 
 
-def _by_reason(left_out: Sequence[tuple[Point, LeftOut]]) -> list[tuple[LeftOut, list[Point]]]:
-    """Gather the points of one experiment on one device that have the same reason."""
+def _group_by_reason(left_out: Sequence[tuple[Point, LeftOut]]) -> list[tuple[LeftOut, list[Point]]]:
+    """Group the points without a result by reason, experiment and device."""
     groups: dict[tuple[object, ...], list[Point]] = {}
     for point, why in left_out:
         groups.setdefault((why, point.experiment.name, point.device), []).append(point)
     return [(why, points) for (why, *_), points in groups.items()]
 
 
-def _guess(points: Sequence[Point]) -> float:
+def _estimated_seconds(points: Sequence[Point]) -> float:
+    """Return the estimated duration of measuring these points, in seconds."""
     return sum(point.experiment.seconds for point in points)
 
 
-def _about(seconds: float) -> str:
+def _duration_text(seconds: float) -> str:
+    """Return a duration as text, in seconds or minutes."""
     return f"about {seconds:.0f} s" if seconds < 90 else f"about {seconds / 60:.0f} min"
 
 
 def _list(chosen: Sequence[Experiment], quick: bool) -> None:
+    """Print each experiment's name, number of points, estimated duration, requirements and description."""
     width = max(len(experiment.name) for experiment in chosen)
     for experiment in chosen:
         sweep = experiment.quick if quick else experiment.sweep
         facts = [
             f"{len(sweep)} point{'s' if len(sweep) > 1 else ''}",
-            f"{_about(len(sweep) * experiment.seconds)} a device",
+            f"{_duration_text(len(sweep) * experiment.seconds)} a device",
         ]
         if experiment.needs:
             lacks = f" (missing: {', '.join(experiment.missing)})" if experiment.missing else ""
@@ -191,13 +196,13 @@ def _list(chosen: Sequence[Experiment], quick: bool) -> None:
 
 
 def _check(paths: Sequence[Path]) -> int:
-    """Say of each file what is wrong with it, or that nothing is."""
+    """Print what is wrong with each file, or how many results it has; return 1 if any is wrong."""
     from course_utils import evidence
 
     status = 0
     for path in paths:
         found = problems(path)
-        for problem in found or _unknown(path):
+        for problem in found or _unknown_experiments(path):
             print(problem, file=sys.stderr)
             status = 1
         if not found:
@@ -205,8 +210,8 @@ def _check(paths: Sequence[Path]) -> int:
     return status
 
 
-def _unknown(path: Path) -> list[str]:
-    """Return a sentence for each experiment of a good file that this copy of the course has not."""
+def _unknown_experiments(path: Path) -> list[str]:
+    """Return a sentence for each experiment, or its parameters, in a valid file that this copy lacks."""
     from course_utils import evidence
     from tools.records.experiments import REGISTRY
 

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from course_utils.course import Course, Lesson
 
 PACKAGES = ("torch", "tqdm", "nbclient", "ruff", "yaml", "sphinx", "myst_nb", "sphinx_book_theme")
-MARK = ".buildinfo"  # Sphinx made this folder: only such a folder is ever replaced
+MARK = ".buildinfo"  # marks Sphinx's output; no other folder is replaced
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Add the command's options to the parser."""
     parser.add_argument(
         "--output",
         type=Path,
@@ -56,13 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run what has changed, build, and look for dead links.
+    """Execute the lessons that have changed and build the site.
+
+    Without the packages it needs, it replaces this process by one in the course's environment.
 
     Returns
     -------
     int
-        0 for a site without a fault, 1 where a lesson fails or the site has one, 2 for a folder that cannot
-        be used.
+        0 for a site without faults, 1 if a lesson fails or the site has a fault, 2 for an output folder
+        that cannot be used.
     """
     output = args.output.resolve()
     if not (ROOT / "site" / "conf.py").is_file():
@@ -90,19 +92,19 @@ def main(args: argparse.Namespace) -> int:
 
 
 def build(course: Course, copies: Mapping[str, NotebookNode], output: Path, *, visit: bool = False) -> int:
-    """Build the site of some executed lessons, and say what is wrong with it; 0 where nothing is.
+    """Build the site from executed lessons; print its faults and return 1 if there are any.
 
     Parameters
     ----------
     copies
-        The executed lessons, by file name, those in Chinese as ``zh/FILE``: a site has their languages.
+        The executed lessons by file name; the Chinese ones are ``zh/FILE``. The site has their languages.
     output
-        Where the site goes; what is there is replaced.
+        The site's folder; its contents are replaced.
     visit
-        Whether to visit addresses outside the site.
+        Whether to request the URLs outside the site, too.
     """
     from tools.authoring.sheets import add_sheets
-    from tools.authoring.site import lay_out
+    from tools.authoring.site import write_sphinx_source
 
     editions: dict[str, dict[str, NotebookNode]] = {}
     for path, nb in copies.items():
@@ -114,7 +116,7 @@ def build(course: Course, copies: Mapping[str, NotebookNode], output: Path, *, v
         for language, lessons in editions.items():
             source = Path(scratch) / language
             source.mkdir()
-            lay_out(course, lessons, source, language)
+            write_sphinx_source(course, lessons, source, language)
             problems += add_sheets(ROOT, source, language)
         for language in editions:  # each links its pages to those of the others
             source, below = Path(scratch) / language, "" if language == "en" else language
@@ -129,10 +131,10 @@ def build(course: Course, copies: Mapping[str, NotebookNode], output: Path, *, v
 
 
 def print_sheets(folder: Path) -> int:
-    """Print every sheet into a folder; 1 where one cannot be printed."""
-    from tools.authoring.sheets import NO_BROWSER, SHEETS, browser, print_sheet
+    """Print every sheet to a PDF in a folder; return 1 if one cannot be printed."""
+    from tools.authoring.sheets import NO_BROWSER, SHEETS, find_browser, print_sheet
 
-    if browser() is None:
+    if find_browser() is None:
         return fail(f"{NO_BROWSER}: nothing is printed.", 1)
     problems = []
     for page in SHEETS:
@@ -143,7 +145,7 @@ def print_sheets(folder: Path) -> int:
 
 
 def _sphinx(builder: str, source: Path, output: Path) -> list[str]:
-    """Run one of Sphinx's builders, which prints what it warns of; return a sentence if it warned."""
+    """Run a Sphinx builder, which prints its warnings; return a sentence if it fails or warns."""
     call = [sys.executable, "-m", "sphinx", "-b", builder, "-q", "-W", "--keep-going", "--no-color"]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
@@ -155,7 +157,7 @@ def _sphinx(builder: str, source: Path, output: Path) -> list[str]:
 
 
 def every_lesson(course: Course) -> list[Lesson]:
-    """Return the lessons in every language there is, the translated as ``zh/FILE``."""
+    """Return the ready lessons in all languages that have the file; a translation's file is ``zh/FILE``."""
     from course_language import languages
 
     lessons = list(course.ready)

@@ -22,12 +22,12 @@ _SHOWN = re.compile(rf"^\s*([-*] |[|>]|\d+\. |```|!\[|<img|#)|\*\*{_('Predict')}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Add the command's options to the parser."""
     add_lesson_arguments(parser, "+", _("a lesson's number: 01"), "slides")
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write one notebook a lesson; 1 where one cannot be written, 2 for a lesson that does not exist."""
+    """Write each lesson's slides as a notebook; return 1 if one cannot be written, 2 for an unknown one."""
     return write_lessons(
         args,
         "live",
@@ -38,7 +38,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def for_slides(nb: NotebookNode) -> NotebookNode:
-    """Return a copy with ``slideshow`` metadata; a heading within a cell begins a slide too."""
+    """Return a copy with ``slideshow`` metadata; cells are split at their level-2 headings."""
     nb = copy.deepcopy(nb)
     nb.cells = [part for cell in nb.cells for part in _parts(cell)]
     for cell, following in zip(nb.cells, [*nb.cells[1:], None], strict=True):
@@ -47,7 +47,10 @@ def for_slides(nb: NotebookNode) -> NotebookNode:
 
 
 def slide_type(cell: NotebookNode, following: NotebookNode | None) -> str:
-    """Say what a cell is: a heading begins a slide, and prose between figures becomes the speaker's notes."""
+    """Return a cell's slide type; ``following`` is the next cell or None.
+
+    A heading begins a slide; prose without a list, table, code or picture becomes speaker notes.
+    """
     if cell.id in ("setup", "footer"):
         return "skip"
     if cell.cell_type == "markdown":
@@ -59,7 +62,7 @@ def slide_type(cell: NotebookNode, following: NotebookNode | None) -> str:
 
 
 def _parts(cell: NotebookNode) -> list[NotebookNode]:
-    """Split a cell before each heading of its own."""
+    """Return a Markdown cell split before each level-2 heading, any other cell as it is."""
     if cell.cell_type != "markdown":
         return [cell]
     parts = []

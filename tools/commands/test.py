@@ -17,17 +17,17 @@ from pathlib import Path
 from course_utils.cli import bootstrap
 from course_utils.cli.bootstrap import ROOT, SetupError
 from course_utils.cli.torch_build import add_torch_argument
-from tools.commands.changed import changed_files, tests_of
+from tools.commands.changed import changed_files, select_tests
 from tools.commands.pairs import all_pairs, find_python
 
-NO_TESTS = 5  # pytest's status where it found no test
+NO_TESTS = 5  # pytest's exit status if it collects no tests
 TOGETHER = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
-"""Two workers; tests/conftest.py has the order, and what one worker gets as a whole."""
+"""Options of pytest-xdist: two workers; tests/conftest.py defines order and distribution."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One call of a tool: its name, the words after ``python -m``, and whether it runs tests."""
+    """One call of a tool: its name, the arguments after ``python -m``, and whether it is pytest."""
 
     name: str
     call: tuple[str, ...]
@@ -53,12 +53,13 @@ EVERYWHERE = (
 )
 
 
-def _lessons(file: str) -> Stage:
+def _lessons_stage(file: str) -> Stage:
+    """Return the stage that runs the lessons by a test file."""
     return Stage("lessons as shipped", ("pytest", f"tests/{file}", "-m", "notebook", *TOGETHER))
 
 
-def _slow(name: str, folder: str, files: str, which: str) -> Stage:
-    """Return a stage of the slow tests of some files of a folder that pytest's ``-k`` chooses."""
+def _slow_stage(name: str, folder: str, files: str, which: str) -> Stage:
+    """Return the stage of the slow tests in files of a folder; ``which`` is pytest's ``-k``."""
     paths = [f"{folder}/test_{file}.py" for file in files.split()]
     return Stage(name, ("pytest", *paths, "-m", f"slow and {ALONE}", "-k", which, *TOGETHER))
 
@@ -66,20 +67,20 @@ def _slow(name: str, folder: str, files: str, which: str) -> Stage:
 # What a change of Python, PyTorch or NumPy can break; the newest pair runs everything instead.
 COMPAT = (
     *QUICK,
-    _lessons("test_as_shipped.py"),
-    _slow(
+    _lessons_stage("test_as_shipped.py"),
+    _slow_stage(
         "the simulated device",
         "simgpu/tests",
         "simgpu_conformance simgpu_training simgpu_programs simgpu_worker readme",
         "not wheel",
     ),
-    _slow(
+    _slow_stage(
         "answers to exercises",
         "tests",
         f"exercises {' '.join(f'lesson0{n}' for n in range(1, 10))} simgpu_in_course",
         "not mutation",
     ),
-    _slow(
+    _slow_stage(
         "notebooks, traces, loops, checkpoints and templates",
         "tests",
         "checkpoints claims core fidelity templates traces",
@@ -90,15 +91,15 @@ COMPAT = (
 
 
 TRANSLATED = "colab"
-"""The pair on which the lessons run in the other languages: a quick test sees that their code is the same."""
+"""The pair with which translated lessons run; a quick test checks that their code is the same."""
 
 
-def _changed(root: Path) -> tuple[Stage, ...]:
-    """Return the stages of `--changed`: ruff, tests of what changed, and checks of changed exercises."""
+def _changed_stages(root: Path) -> tuple[Stage, ...]:
+    """Return the stages of ``--changed``: ruff, tests of changed files, and checks of changed exercises."""
     changed = changed_files(root)
     if not changed:
         raise SetupError("Nothing differs from the main branch: there is nothing to test.")
-    files, exercises = tests_of(root, changed)
+    files, exercises = select_tests(root, changed)
     stages = list(LINT) if files or exercises else [*LINT, *QUICK]
     if files:
         stages.append(Stage("tests of what changed", ("pytest", *files, "-m", ALONE, *TOGETHER, "-x")))
@@ -109,7 +110,7 @@ def _changed(root: Path) -> tuple[Stage, ...]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `test`."""
+    """Add the command's options to the parser."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--changed",
@@ -140,7 +141,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Set up, then run every stage; 1 if one of them fails."""
+    """Set up the environment and run every stage, for each pair if asked; return 1 if one of them fails."""
     extra = "everywhere" if args.everywhere else "test"
     if not args.pair:
         total = run_stages(bootstrap.prepare(extra, args.torch), stages_of(args), args.rest)
@@ -154,7 +155,7 @@ def main(args: argparse.Namespace) -> int:
         print(f"\n==== {pair.name}: Python {pair.python}, {pair.torch}", flush=True)
         started = time.monotonic()
         os.environ["COURSE_CONSTRAINTS"] = str(pair.file)
-        os.environ["COURSE_TORCH"] = torch or pair.torch  # also for tests that make an environment
+        os.environ["COURSE_TORCH"] = torch or pair.torch  # also read by tests that create an environment
         try:
             made_with = find_python(pair.python)
             python = bootstrap.prepare(extra, name=f".venv.{pair.name}", python=made_with)
@@ -171,21 +172,22 @@ def main(args: argparse.Namespace) -> int:
 
 
 def stages_of(args: argparse.Namespace, pair: str | None = None) -> Sequence[Stage]:
-    """Return the stages that the options ask for, for one pair or none."""
+    """Return the stages for the options, with the exact versions of a pair or None."""
     if args.changed:
-        return _changed(ROOT)
+        return _changed_stages(ROOT)
     if args.everywhere:
         return EVERYWHERE
     if args.compat or (pair and not args.quick and not args.full):
         lessons = "test_translated_lessons.py" if pair == TRANSLATED else "test_as_shipped.py"
-        return [_lessons(lessons) if stage.name == "lessons as shipped" else stage for stage in COMPAT]
+        return [_lessons_stage(lessons) if stage.name == "lessons as shipped" else stage for stage in COMPAT]
     return [*LINT, *QUICK, *(() if args.quick else FULL)]
 
 
 def run_stages(python: Path, stages: Sequence[Stage], rest: list[str], root: Path = ROOT) -> Counter[str]:
-    """Run stages with the Python that has ruff and pytest; return how many tests ran, passed and failed.
+    """Run the stages and print a summary; return counts with the keys tests, passed, failed and skipped.
 
-    ``rest`` are words for every pytest. With them a stage may find no test, as long as another one does.
+    ``python`` is the interpreter that has ruff and pytest; ``rest`` are arguments for every pytest. With
+    ``rest`` a stage may find no tests, as long as another one does.
     """
     env = bootstrap.child_environment(python.parents[1])
     total: Counter[str] = Counter()
@@ -207,7 +209,7 @@ def run_stages(python: Path, stages: Sequence[Stage], rest: list[str], root: Pat
 
 
 def _run(python: Path, stage: Stage, rest: list[str], env: dict[str, str], root: Path) -> Counter[str]:
-    """Return how many tests ran, passed, failed and were skipped; a linter counts as one check."""
+    """Run a stage; return counts (tests, passed, failed, skipped). A linter counts as one check."""
     call = [str(python), "-m", *stage.call]
     if not stage.pytest:
         status = subprocess.run(call, env=env, cwd=root, check=False).returncode
@@ -215,19 +217,19 @@ def _run(python: Path, stage: Stage, rest: list[str], env: dict[str, str], root:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         call += [f"--junitxml={report}", *rest]
-        if "-n" in stage.call:  # a core each: threads that wait for each other count as work
+        if "-n" in stage.call:  # one core for each worker
             env = env | {"OMP_NUM_THREADS": "1"}
         status = subprocess.run(call, env=env, cwd=root, check=False).returncode
         counts = _count(report)
     if status == NO_TESTS:
         return counts if rest else counts + Counter(failed=1)
     if status and not counts["failed"]:
-        counts["failed"] = 1  # pytest itself stopped
+        counts["failed"] = 1  # pytest failed outside a test
     return counts
 
 
 def _count(report: Path) -> Counter[str]:
-    """Sum up a JUnit report; empty where pytest stopped before it wrote one."""
+    """Return the counts of a JUnit report; empty if pytest stopped before it wrote one."""
     if not report.is_file():
         return Counter()
     counts: Counter[str] = Counter()

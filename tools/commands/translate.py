@@ -16,7 +16,7 @@ SHOWN = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Add the command's options to the parser."""
     parser.add_argument(
         "--check",
         action="store_true",
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Do what was asked; 0 if nothing is left to do, else 1."""
+    """Update the catalogues and write the translated files, or only check; return 1 if problems are left."""
     if sys.version_info < (3, 12):
         return fail(
             "translate needs Python 3.12 or newer, which says where in an f-string a value stands.",
@@ -39,15 +39,15 @@ def main(args: argparse.Namespace) -> int:
         known = ", ".join(course_language.languages()[1:])
         return fail(f"There is no folder course_language/{args.language}: there is {known}.", 1)
     if not args.check:
-        catalogues.renew(args.language)
+        catalogues.update_all(args.language)
     problems = progress.problems(args.language)
-    print("\n".join(progress.table(args.language)))
+    print("\n".join(progress.progress_lines(args.language)))
     if not args.check:
-        for path, text in editions.stale(args.language).items():
+        for path, text in editions.stale_texts(args.language).items():
             files.write(ROOT / path, text)
             print(f"{path}: written")
     else:
-        problems += [f"{path}: not as the catalogues make it" for path in editions.stale(args.language)]
+        problems += [f"{path}: not as the catalogues make it" for path in editions.stale_texts(args.language)]
     print(*problems[:SHOWN], sep="\n")
     if len(problems) > SHOWN:
         print(f"and {len(problems) - SHOWN} more")

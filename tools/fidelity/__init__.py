@@ -1,4 +1,4 @@
-"""The simulated device beside real ones: what others measured, and what it makes of the same work.
+"""Comparison of the simulated device with real ones: what others measured, and the modelled values.
 
 ``python -m tools.fidelity FILE…`` prints how far the two are apart. To read how it is made:
 
@@ -12,7 +12,7 @@
 ==================================== =====================================================================
 """
 
-from .compare import Found, LeftOut, hold
+from .compare import Comparison, LeftOut, compare_row
 from .table import Row, Unreadable, read, without_repeats
 
-__all__ = ["Found", "LeftOut", "Row", "Unreadable", "hold", "read", "without_repeats"]
+__all__ = ["Comparison", "LeftOut", "Row", "Unreadable", "compare_row", "read", "without_repeats"]

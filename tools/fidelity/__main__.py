@@ -10,13 +10,13 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from .compare import Found, LeftOut, hold
+from .compare import Comparison, LeftOut, compare_row
 from .report import as_json, as_text
-from .table import Unreadable, held_out, read, without_repeats
+from .table import Unreadable, is_held_out, read, without_repeats
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit status is 2 where a file cannot be read or written."""
+    """Compare the rows of the files with the model and print the report; return 2 if a file fails, else 0."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.fidelity",
         description="The simulated device beside real ones: what was measured, and what it makes of it.",
@@ -35,9 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(problem, file=sys.stderr)
         return 2
     if args.part:
-        rows = [row for row in rows if held_out(row) == (args.part == "held-out")]
-    outcomes = [hold(row) for row in tqdm(rows, disable=None)]  # no bar where stderr is a file
-    compared = [each for each in outcomes if isinstance(each, Found)]
+        rows = [row for row in rows if is_held_out(row) == (args.part == "held-out")]
+    outcomes = [compare_row(row) for row in tqdm(rows, disable=None)]  # no bar where stderr is a file
+    compared = [each for each in outcomes if isinstance(each, Comparison)]
     left_out = [each for each in outcomes if isinstance(each, LeftOut)]
     print(as_text(compared, left_out, len(again), args.worst))
     if args.json:

@@ -1,4 +1,4 @@
-"""What was measured beside what the simulated device makes of the same work: nothing is computed."""
+"""Compares measured values with the simulated device's for the same work; no tensor data are computed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from simgpu.host import eager_call_seconds, seconds_between_events
 from simgpu.profiles import Profile
 
 from . import operators, steps
-from .operators import asked_by
-from .stepping import run
+from .operators import kernels_of
+from .stepping import model_step
 from .table import Row, Unsupported, measured, profile_of
 from .work import Calls, Collective, Copy, Reading, Step
 
@@ -45,19 +45,25 @@ READERS: tuple[tuple[str, str, Callable[[Row], Reading]], ...] = (
     (r"modded-nanogpt|LLM decode .*gpt-fast|CIFAR-10 .*airbench", r"", steps.compiled),
     (r"train llama3 \(torchtitan\)", r"", steps.several),
 )
-"""A pattern for the workload, one for its parameters, and who reads such a row; the first that fits."""
+"""Regular expressions for workload and parameters, and the reader of such rows; the first match is used."""
 
 
 def interpret(row: Row) -> Reading:
-    """Return what a row measured; raise `Unsupported` where nobody here knows."""
+    """Return what a row measured, read by the first of `READERS` that matches it.
+
+    Raises
+    ------
+    Unsupported
+        If none matches, or the row cannot be modelled.
+    """
     for workload, params, reader in READERS:
         if re.match(workload, row.workload) and re.search(params, row.params):
             return reader(row)
     raise Unsupported("the workload is not known")
 
 
-class Found(NamedTuple):
-    """A row, its meaning and its card's profile, measured and modelled; ``quantity``: seconds or bytes."""
+class Comparison(NamedTuple):
+    """A row's measured and modelled value; ``quantity`` is "seconds" or "bytes", ``profile`` the card's."""
 
     row: Row
     meaning: Reading
@@ -73,42 +79,42 @@ class Found(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A row that was not modelled, and why; the reason ends the sentence "not modelled, because …"."""
+    """A row that was not modelled, and the reason, which ends the sentence "not modelled, because …"."""
 
     row: Row
     reason: str
 
 
 HOST = 1.0
-"""The host of those who timed single calls, in units of the reference host: they show it themselves."""
+"""The speed of the host in timings of single calls, relative to the reference host."""
 
 
 def seconds_of(workload: Calls | Copy | Collective, profile: Profile, host: bool = False) -> float:
-    """Return the device's seconds; with ``host``, those of an eager call with the host's work."""
+    """Return the modelled seconds on the device; with ``host``, of an eager call with the host's work."""
     if isinstance(workload, Copy):
         clock = Clock(0, profile, HostClock())
         return clock.copy_seconds(workload.direction, workload.bytes, workload.pinned)
     if isinstance(workload, Collective):
         return collective_seconds(workload.name, workload.bytes, workload.ranks, profile)
-    asked = asked_by(workload)
-    seconds = sum(latency.seconds(work, profile) for work in asked.works)
+    kernels = kernels_of(workload)
+    seconds = sum(latency.seconds(work, profile) for work in kernels.works)
     if workload.looped:
         return max(
-            seconds, eager_call_seconds(profile, asked.library, asked.views) if host else profile.launch
+            seconds, eager_call_seconds(profile, kernels.library, kernels.views) if host else profile.launch
         )
     if not host:
         return seconds
-    of_call = {"library": asked.library, "views": asked.views}
+    of_call = {"library": kernels.library, "views": kernels.views}
     return seconds_between_events(seconds, profile, **of_call, factor=HOST)
 
 
-def hold(row: Row) -> Found | LeftOut:
-    """Model one row, or say why not."""
+def compare_row(row: Row) -> Comparison | LeftOut:
+    """Return a row's measured value with the modelled one, or why it is not modelled."""
     try:
         meaning, profile = interpret(row), profile_of(row.hardware)
         quantity, real = measured(row, meaning.amount)
         if isinstance(meaning.workload, Step):
-            modelled = run(meaning.workload, profile)
+            modelled = model_step(meaning.workload, profile)
         else:
             seconds = seconds_of(meaning.workload, profiles.load(profile), meaning.host)
             modelled = {"seconds": seconds}
@@ -117,4 +123,4 @@ def hold(row: Row) -> Found | LeftOut:
     figure = modelled.get(meaning.meter if quantity == "bytes" else quantity)
     if figure is None:
         return LeftOut(row, "its memory is not modelled")
-    return Found(row, meaning, profile, quantity, real, figure)
+    return Comparison(row, meaning, profile, quantity, real, figure)

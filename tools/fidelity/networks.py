@@ -1,4 +1,4 @@
-"""The networks that rows may name, and how each is made."""
+"""The networks that rows may name, their inputs and losses."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "llama_3.2_3b": partial(Llama, Shape(28, 3072, 24, 8192), 8, 128256, True),
     **{f"mpt_{k}": partial(Gpt, Shape(d, w, h, 4 * w), 50368) for k, (d, w, h) in _MPT.items()},
 }
-"""A network's name and what makes it; the options it takes are those of its maker."""
+"""A function for each network's name that creates it; its keyword arguments are the step's options."""
 
 
-def input_of(step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the shapes of a step's batch and of the labels it is trained with."""
+def input_shapes(step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the shapes of a step's input batch and of its labels."""
     batch, size, options = step.batch, step.size, dict(step.options)
     if step.network.startswith("bert"):
         width = NETWORKS[step.network].args[0].width
@@ -63,14 +63,14 @@ def input_of(step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return (batch, 3, size, size), (batch,)
 
 
-def loss_of(step: Step, scores: Tensor, wanted: Tensor) -> Tensor:
-    """Return the loss that a step's network is trained with."""
+def loss_of(step: Step, scores: Tensor, targets: Tensor) -> Tensor:
+    """Return the scalar loss of a step's network: cross entropy of the scores, or the sum of the scores."""
     if step.loss == "sum":
         return scores.sum()
     if scores.dim() == 2:
-        return F.cross_entropy(scores, wanted)
+        return F.cross_entropy(scores, targets)
     if dict(step.options).get("head") == "span":  # the first and the last word of an answer
         first, last = scores.unbind(-1)
-        at = wanted.view(2, -1)
-        return (F.cross_entropy(first, at[0]) + F.cross_entropy(last, at[1])) / 2
-    return F.cross_entropy(scores.flatten(0, 1), wanted)
+        positions = targets.view(2, -1)
+        return (F.cross_entropy(first, positions[0]) + F.cross_entropy(last, positions[1])) / 2
+    return F.cross_entropy(scores.flatten(0, 1), targets)

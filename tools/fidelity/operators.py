@@ -1,4 +1,4 @@
-"""Rows of single operators, bandwidths, copies and collectives: what was called, and how it was timed."""
+"""Readers of rows of single operators, bandwidths, copies and collectives."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .work import Calls, Collective, Copy, Reading, tf32_allowed
 # --- The calls, on tensors without values
 
 
-class _Noted(TorchDispatchMode):
-    """Within it, the work of every operation is noted."""
+class _WorkRecorder(TorchDispatchMode):
+    """Within this mode, the modelled work and the name of each operator called are appended to its lists."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,8 +37,8 @@ class _Noted(TorchDispatchMode):
         return out
 
 
-class Asked(NamedTuple):
-    """The kernels of a call, whether a library has one of them, and how many operators have no kernel."""
+class CallKernels(NamedTuple):
+    """A call's kernels, whether a library provides one of them, and the number of operators without one."""
 
     works: tuple[cost.Work, ...]
     library: bool
@@ -46,20 +46,21 @@ class Asked(NamedTuple):
 
 
 @lru_cache(maxsize=65_536)
-def asked_by(calls: Calls) -> Asked:
-    """Return what a call asks of device and host."""
+def kernels_of(calls: Calls) -> CallKernels:
+    """Return the kernels that a call launches; it runs on meta tensors, and the result is cached."""
     dtype, (call, arguments) = getattr(torch, calls.dtype), CALLS[calls.name]
     given = [
         torch.empty(a, dtype=dtype, device="meta") if isinstance(a, tuple) else a
         for a in arguments(*calls.sizes)
     ]
-    with torch.no_grad(), tf32_allowed(calls.tf32, calls.tf32), _Noted() as noted:
+    with torch.no_grad(), tf32_allowed(calls.tf32, calls.tf32), _WorkRecorder() as recorder:
         call(*given)
-    works = tuple(work for work in noted.works if work.unit != "none")
-    return Asked(works, any(map(is_library, noted.names)), len(noted.works) - len(works))
+    works = tuple(work for work in recorder.works if work.unit != "none")
+    return CallKernels(works, any(map(is_library, recorder.names)), len(recorder.works) - len(works))
 
 
 def _softmax(x: torch.Tensor) -> torch.Tensor:
+    """Return the softmax over the last dimension."""
     return F.softmax(x, -1)
 
 
@@ -94,7 +95,7 @@ CALLS: dict[str, tuple[Callable[..., object], Callable[..., list[Any]]]] = {
         lambda b, h, m, n, k, causal: [(b, h, m, k), *[(b, h, n, k)] * 2, None, 0.0, bool(causal)],
     ),
 }
-"""What can be called, and what it is given for its sizes: a tuple is the shape of a tensor."""
+"""For each name, the function and its arguments as a function of sizes; tuples are shapes of tensors."""
 
 _KINDS = {"linear": "product", "mm": "product", "bmm": "product", "conv": "convolution"}
 _KINDS |= {"layer_norm": "norm", "embedding": "gather", "sum": "reduction", "dot": "reduction"}
@@ -102,6 +103,7 @@ _KINDS |= {"softmax": "softmax", "attention": "attention"}
 
 
 def _call(row: Row, name: str, *sizes: int, kind: str = "", **more: Any) -> Reading:
+    """Return the reading of a row of one operator; ``more`` are fields of `Reading`, and ``looped``."""
     calls = Calls(name, sizes, dtype_of(row), row.dtype.lower() == "tf32", more.pop("looped", False))
     return Reading(kind or _KINDS.get(name, "elementwise"), calls, **more)
 
@@ -114,7 +116,7 @@ _ELEMENTWISE |= {"relu", "tanh", "gelu", "sigmoid", "silu", "exp", "softmax", "l
 
 
 def eager(row: Row) -> Reading:
-    """NeuSight: one float32 call between events on an idle stream, the host's work on it in the time."""
+    """NeuSight: one float32 call between events on an idle stream, so the time includes the host's work."""
     op = row.workload.removeprefix("op:")
     op = {"ln": "layer_norm"}.get(op, op)
     if op not in _EAGER and op not in _ELEMENTWISE:
@@ -128,7 +130,7 @@ _VOCABULARY = {"Llama-2": 32_000, "Llama-3": 128_256, "phi-2": 51_200}
 
 
 def layer(row: Row) -> Reading:
-    """Read an operator of a language model's layer from a profiler (vidur): one of ``tp`` cards, no host."""
+    """Vidur: an operator of a language model's layer on one of ``tp`` cards, profiled, without the host."""
     op = row.workload.removeprefix("op:")
     width, ffn, heads, kv, tokens, tp = field(row, "d ffn heads kv tokens tp")
     gated, head = "gated=True" in row.params, width // heads
@@ -150,7 +152,7 @@ def layer(row: Row) -> Reading:
     if not gated and op in ("input_layernorm", "mlp_act"):
         norm = op == "input_layernorm"
         return _call(row, "layer_norm" if norm else "gelu", tokens, width if norm else ffn // tp)
-    # Kernels of the inference engine's own; what stands for each reads and writes the same bytes.
+    # The inference engine's own kernels, modelled by operators that read and write the same bytes.
     own = {
         "input_layernorm": ("layer_norm", tokens, width, 0),
         "mlp_act": ("gate", tokens, 2 * ffn // tp),
@@ -168,14 +170,14 @@ def deepbench(row: Row) -> Reading:
 
 
 def rate_of_product(row: Row) -> Reading:
-    """Say how long a product takes whose FLOP/s were measured: cublasLt, mamf."""
+    """CublasLt and mamf: a matrix product whose FLOP/s were measured."""
     sizes = re.search(r"MxNxK=(\d+)x(\d+)x(\d+)", row.params)
     m, n, k = map(int, sizes.groups()) if sizes else field(row, "m n k")
     return _call(row, "mm", m, n, k, amount=2 * m * n * k)
 
 
 def wall_clock(row: Row) -> Reading:
-    """LLMCompass: each eager call is waited for, so the host's work on it is in the time."""
+    """LLMCompass: the host waits for each eager call, so the time includes the host's work."""
     if row.workload == "matmul":
         return _call(row, "mm", *field(row, "M N K"), host=True)
     if row.workload == "layernorm":
@@ -187,8 +189,8 @@ def wall_clock(row: Row) -> Reading:
 def own_call(row: Row) -> Reading:
     """``call:NAME`` with ``sizes=4x8x16``: a name and sizes of `CALLS`.
 
-    With ``timed=eager`` the host's work on the call is in the time; with ``timed=loop`` calls followed each
-    other, and the slower of host and device decides.
+    With ``timed=eager`` the time includes the host's work on the call; with ``timed=loop`` calls followed
+    each other, and the slower of host and device determines the time.
     """
     name = row.workload.removeprefix("call:")
     if name not in CALLS:
@@ -202,13 +204,13 @@ def own_call(row: Row) -> Reading:
 
 _ELEMENTS = 2**25  # doubles in an array of BabelStream: its default
 _COPY_BYTES = 2**29  # of one of nvbandwidth's copies: its default
-# What stands for it here, and how many arrays are read or written.
+# The operator that models it, and how many arrays it reads or writes.
 _STREAMS = {"copy": ("copy", 2), "mul": ("scale", 2), "scale": ("scale", 2), "add": ("add", 3)}
 _STREAMS |= {"triad": ("triad", 3), "dot": ("dot", 2), "read": ("sum", 1), "init": ("fill", 1)}
 
 
 def stream(row: Row) -> Reading:
-    """Say how long one pass over memory takes whose bytes a second were measured."""
+    """Return the reading of a pass over memory whose bytes per second were measured (BabelStream)."""
     name = row.workload.replace(":", " ").split()[-1].lower()
     if name not in _STREAMS:
         raise Unsupported("no operator of PyTorch reads memory in this way")
@@ -220,14 +222,14 @@ def stream(row: Row) -> Reading:
 
 
 def small_kernels(row: Row) -> Reading:
-    """Read of a kernel that was launched again and again, alone or from a graph."""
+    """Return the reading of a small kernel launched repeatedly, by itself or in a CUDA graph."""
     looped = not row.params.startswith("cuda graph")
     calls = Calls("scale", tuple(field(row, "elements")), "float64", looped=looped)
     return Reading("small kernel", calls)
 
 
 def nvbandwidth(row: Row) -> Reading:
-    """Read of copies between pinned memory of the host and the device."""
+    """Return the reading of copies between pinned host memory and the device."""
     known = {"Host to Device": "h2d", "Device to Host": "d2h"}
     direction = known.get(row.workload.removeprefix("nvbandwidth "))
     if direction is None:
@@ -245,7 +247,7 @@ def own_copy(row: Row) -> Reading:
 
 
 def collective(row: Row) -> Reading:
-    """Read of messages among the cards of one machine."""
+    """Return the reading of a collective among the cards of one machine."""
     message = re.search(r"message=(\d+)([KMG])", row.params)
     if message:  # NCCL's own tests: the bandwidth of the bus, whatever the number of ranks
         nbytes = int(message[1]) << {"K": 10, "M": 20, "G": 30}[message[2]]

@@ -1,4 +1,4 @@
-"""How well the simulated device agrees with what was measured: in groups, as text and as JSON."""
+"""Reports the agreement of the simulated device with measurements, by groups, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from typing import Any, NamedTuple
 from course_utils.number_format import amount
 from course_utils.show import table
 
-from .compare import Found, LeftOut
+from .compare import Comparison, LeftOut
 
 LONG = 1e-4
-"""Seconds from which an operator counts as long: below, launches and latencies decide."""
+"""The seconds from which an operator counts as long; shorter ones depend on launches and latencies."""
 
 NEAR = 0.25
-"""How far from the measured a modelled figure may be and still count as near it."""
+"""The maximum relative deviation from the measured value that counts as near."""
 
 
 class Group(NamedTuple):
-    """Rows of a kind.
+    """The agreement of the rows of one card, kind of work, size and quantity.
 
-    How many, the medians of modelled over measured and of |ratio - 1|, the shares within 25 % and 10 %.
+    ``n`` is their number, ``ratio`` the median of modelled over measured, ``error`` the median of |ratio -
+    1|; ``near`` and ``very_near`` are the shares within 25 % and 10 %.
     """
 
     hardware: str
@@ -36,18 +37,18 @@ class Group(NamedTuple):
     very_near: float
 
 
-def size_of(compared: Found) -> str:
-    """Return the class of size that a row belongs to, where size matters."""
+def size_class(compared: Comparison) -> str:
+    """Return the size class of an operator's row, by its time; "" for networks and memory."""
     if compared.quantity == "bytes" or compared.meaning.kind.startswith("network"):
         return ""
     return "0.1 ms and more" if compared.measured >= LONG else "below 0.1 ms"
 
 
-def groups(compared: Iterable[Found]) -> list[Group]:
-    """Sum rows up by hardware, kind of work, size and quantity."""
+def groups(compared: Iterable[Comparison]) -> list[Group]:
+    """Return rows summarised by hardware, kind of work, size and quantity, sorted by these."""
     alike: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
     for each in compared:
-        alike[each.profile, each.meaning.kind, size_of(each), each.quantity].append(each.ratio)
+        alike[each.profile, each.meaning.kind, size_class(each), each.quantity].append(each.ratio)
     result = []
     for key, ratios in sorted(alike.items()):
         errors, n = [abs(ratio - 1) for ratio in ratios], len(ratios)
@@ -56,25 +57,25 @@ def groups(compared: Iterable[Found]) -> list[Group]:
     return result
 
 
-def worst(compared: Iterable[Found], count: int) -> list[Found]:
-    """Return the rows that are furthest off, by the factor between modelled and measured."""
+def worst(compared: Iterable[Comparison], count: int) -> list[Comparison]:
+    """Return the ``count`` rows with the largest factor between modelled and measured, either way."""
     return sorted(compared, key=lambda each: max(each.ratio, 1 / each.ratio), reverse=True)[:count]
 
 
 def reasons(left_out: Iterable[LeftOut]) -> list[tuple[str, str, int]]:
-    """Return workload, reason and how many rows, the most frequent first."""
+    """Return workload, reason and number of the rows left out, the most frequent first."""
     counted = Counter((left.row.workload, left.reason) for left in left_out)
     return [(*what, n) for what, n in counted.most_common()]
 
 
-def as_text(compared: Sequence[Found], left_out: Sequence[LeftOut], again: int, count: int) -> str:
-    """Return the report for a reader, with ``count`` of the worst rows of each kind of work.
+def as_text(compared: Sequence[Comparison], left_out: Sequence[LeftOut], n_repeated: int, count: int) -> str:
+    """Return the report as text, with the ``count`` worst rows of each kind of work.
 
-    ``again`` says how many rows were left away because an earlier file has them too.
+    ``n_repeated`` is the number of rows left out because an earlier file has them, too.
     """
     first = f"{len(compared)} rows modelled, {len(left_out)} not"
-    if again:
-        first += f", and {again} given in an earlier file already"
+    if n_repeated:
+        first += f", and {n_repeated} given in an earlier file already"
     rows = []
     for g in groups(compared):
         kind = f"{g.kind}: memory" if g.quantity == "bytes" else g.kind
@@ -96,22 +97,23 @@ def as_text(compared: Sequence[Found], left_out: Sequence[LeftOut], again: int, 
     return "\n".join(lines)
 
 
-def _line(each: Found) -> str:
+def _line(each: Comparison) -> str:
+    """Return a row's ratio, values and workload on one line."""
     workload = f"{each.row.workload} {each.row.params}".strip()[:110]
     unit = "B" if each.quantity == "bytes" else "s"
     sizes = f"{amount(each.modelled, unit)} for {amount(each.measured, unit)}"
     return f"  {each.ratio:8.3g}  {each.meaning.kind}, {each.profile}: {sizes}: {workload}"
 
 
-def as_json(compared: Sequence[Found], left_out: Sequence[LeftOut], again: int) -> dict[str, Any]:
-    """Return the report for a machine: every row, the groups, and what was left out; SI units."""
+def as_json(compared: Sequence[Comparison], left_out: Sequence[LeftOut], n_repeated: int) -> dict[str, Any]:
+    """Return the report as a dict for JSON: every row, the groups, and what was left out; in SI units."""
     columns = ("file", "line", "source", "workload", "params", "dtype", "hardware")
     rows = [
         {
             **{name: getattr(f.row, name) for name in columns},
             "profile": f.profile,
             "kind": f.meaning.kind,
-            "size": size_of(f),
+            "size": size_class(f),
             "host": f.meaning.host,
             "quantity": f.quantity,
             "measured": f.measured,
@@ -126,5 +128,5 @@ def as_json(compared: Sequence[Found], left_out: Sequence[LeftOut], again: int) 
         "rows": rows,
         "groups": [group._asdict() for group in groups(compared)],
         "not_modelled": left,
-        "given_twice": again,
+        "given_twice": n_repeated,
     }

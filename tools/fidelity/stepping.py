@@ -1,7 +1,7 @@
-"""One step of a network on the simulated device: its time and its memory, without a value.
+"""Models one step of a network on the simulated device, without data: its time and its peak memory.
 
-The network, its input and its optimiser are made as a learner's program makes them, on a device of its own
-in the `no_data` mode, and the virtual clock is read before and after.
+The network, its input and its optimiser are created as in a learner's program, on a temporary
+device in the `no_data` mode, and the virtual clock is read before and after.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from simgpu.machine import MACHINE
 from simgpu.nodata import NoData
 from simgpu.profiles import Profile
 
-from .networks import NETWORKS, input_of, loss_of
+from .networks import NETWORKS, input_shapes, loss_of
 from .table import Unsupported
 from .work import Step, tf32_allowed
 
@@ -36,10 +36,10 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
     "adamw_fused": partial(torch.optim.AdamW, fused=True),
 }
-"""How a network is trained, by the ``mode`` of a step; ``"backward"`` trains without an optimiser."""
+"""The optimiser for each ``mode`` of a step; ``"backward"`` has none."""
 
 TRACED = 0.7
-"""Of a host's work on a network: what is left where no Python runs.
+"""The fraction of the host's work that remains in TorchScript, where no Python runs.
 
 Chosen on six in ten times of BERT in TorchScript on a T4, a V100 and an A100 (NVIDIA/FasterTransformer); a
 BERT of very few numbers takes 0.43 of the time traced that it takes from Python on a CPU of today.
@@ -47,59 +47,62 @@ BERT of very few numbers takes 0.43 of the time traced that it takes from Python
 
 
 @lru_cache(maxsize=4096)
-def run(step: Step, profile: str) -> dict[str, float]:
-    """Return a step's ``"seconds"`` and the peaks of its memory, ``"bytes"`` allocated and ``"reserved"``.
+def model_step(step: Step, profile: str) -> dict[str, float]:
+    """Return a step's modelled ``"seconds"``, and its peak memory: ``"bytes"`` allocated and ``"reserved"``.
+
+    The result is cached.
 
     Raises
     ------
     Unsupported
-        Where it does not fit into the card's memory.
+        If it does not fit into the card's memory.
     """
     products, convolutions = step.precision == "tf32", step.precision != "strict"
     total = profiles.load(profile).total_memory
     try:
         with temporary_device(total, profile) as device, tf32_allowed(products, convolutions):
-            return _timed(step, device)
+            return _measure_step(step, device)
     except torch.OutOfMemoryError:
         raise Unsupported(f"it does not fit into the memory of the modelled {profile}") from None
     finally:
         gc.collect()
 
 
-def _timed(step: Step, device: torch.device) -> dict[str, float]:
-    clock, meter = simgpu.clock(device), MACHINE.device(device).allocator
+def _measure_step(step: Step, device: torch.device) -> dict[str, float]:
+    """Run a step on a simulated device without data, and read its clock and allocator."""
+    clock, allocator = simgpu.clock(device), MACHINE.device(device).allocator
     if step.traced:
         clock.costs = costs(TRACED * clock.profile.host)
     with NoData():
-        once = _prepare(step, device)
-        meter.allocate(workspace(simgpu.profile(device)))
+        run_step = _make_step(step, device)
+        allocator.allocate(workspace(simgpu.profile(device)))
         if step.mode != "infer" or step.kept:
-            once()  # makes the gradients, the optimiser's state and the scores that are kept
+            run_step()  # makes the gradients, the optimiser's state and the scores that are kept
         clock.synchronize()
         start = clock.host
-        once()
+        run_step()
         clock.synchronize()
-    peaks = {"bytes": float(meter.max_allocated), "reserved": float(meter.max_reserved)}
+    peaks = {"bytes": float(allocator.max_allocated), "reserved": float(allocator.max_reserved)}
     return {"seconds": clock.host - start, **peaks}
 
 
 def workspace(profile: Profile) -> int:
-    """Return the bytes that PyTorch gives cuBLAS at its first product: the simulated device has none.
+    """Return the bytes of the workspace that PyTorch allocates for cuBLAS at the first matrix product.
 
-    This is the default of ``CUBLAS_WORKSPACE_CONFIG``: ``:4096:2:16:8``, and ``:4096:8`` from Hopper on,
-    each a size in KiB and how many of it.
+    The simulated device has none of its own. It is the default of ``CUBLAS_WORKSPACE_CONFIG``:
+    ``:4096:2:16:8``, and ``:4096:8`` from Hopper on, each a size in KiB and a number of them.
     """
     return 1024 * (4096 * 8 if profile.capability >= (9, 0) else 4096 * 2 + 16 * 8)
 
 
-def _prepare(step: Step, device: torch.device) -> Callable[[], None]:
-    """Make all that a step needs, and return the step."""
+def _make_step(step: Step, device: torch.device) -> Callable[[], None]:
+    """Create a step's model, batch and optimiser on the device; return a function that runs the step."""
     layout = torch.channels_last if step.channels_last else torch.contiguous_format
     weights, dtype = WEIGHTS.get(step.precision, torch.float32), AUTOCAST.get(step.precision)
     with torch.device("meta"):
         model = NETWORKS[step.network](**dict(step.options))
-    _put(model.to(weights).to(memory_format=layout), device)
-    shape, labels = input_of(step)
+    _allocate_parameters(model.to(weights).to(memory_format=layout), device)
+    shape, labels = input_shapes(step)
     inputs = torch.zeros(shape, dtype=torch.int64 if len(shape) == 2 else weights, device=device)
     if len(shape) == 4:
         inputs = inputs.contiguous(memory_format=layout)
@@ -110,6 +113,7 @@ def _prepare(step: Step, device: torch.device) -> Callable[[], None]:
         model.eval()
 
         def forward() -> None:
+            """Run the inference step."""
             with torch.no_grad(), autocast():
                 scores = model(inputs)
             kept[:] = [scores] * step.kept
@@ -120,6 +124,7 @@ def _prepare(step: Step, device: torch.device) -> Callable[[], None]:
     scaler = torch.amp.GradScaler(device.type, enabled=step.scaled)
 
     def train() -> None:
+        """Run the training step."""
         if step.clear == "before":
             model.zero_grad()
         with autocast():
@@ -137,16 +142,16 @@ def _prepare(step: Step, device: torch.device) -> Callable[[], None]:
     return train
 
 
-def _put(model: nn.Module, device: torch.device) -> None:
-    """Give a network memory on a device; weights that were shared still are."""
-    homes: dict[int, list[tuple[nn.Module, str]]] = defaultdict(list)
+def _allocate_parameters(model: nn.Module, device: torch.device) -> None:
+    """Allocate a meta model's parameters on a device, shared weights once, and reset the peak memory."""
+    uses: dict[int, list[tuple[nn.Module, str]]] = defaultdict(list)
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
-            homes[id(parameter)].append((module, name))
+            uses[id(parameter)].append((module, name))
     model.to_empty(device=device)
-    for (first, name), *others in homes.values():
+    for (first, name), *others in uses.values():
         for module, other in others:
             setattr(module, other, getattr(first, name))
-    meter = MACHINE.device(device).allocator
-    meter.empty_cache()
-    meter.reset_peak()
+    allocator = MACHINE.device(device).allocator
+    allocator.empty_cache()
+    allocator.reset_peak()

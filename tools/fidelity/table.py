@@ -1,4 +1,4 @@
-"""Measurements of real GPUs, read from files: one `Row` a figure.
+"""Reads measurements of real GPUs from files: one `Row` for each value.
 
 Two forms are known, plain or gzipped: tables of workloads with their parameters (``points.csv``), and
 tables of single operators with their sizes (``neusight_train.csv.gz``).
@@ -19,14 +19,14 @@ from typing import NamedTuple
 from simgpu import profiles
 
 POINTS = ("workload", "params", "hardware", "dtype", "metric", "value", "unit")
-"""The columns of a table of workloads; ``source_repo`` is read where it is there."""
+"""The required columns of a table of workloads; ``source_repo`` is optional."""
 
 OPERATORS = ("op", "device", "dims", "latency_ms")
 """The columns of a table of single operators: float32, without TF32, one eager call."""
 
 
 class Row(NamedTuple):
-    """One measured figure in its file's words: what was done, with which sizes, on what, and by whom."""
+    """One measured value as its file states it: workload, parameters, hardware, dtype, metric and unit."""
 
     file: str
     line: int
@@ -41,15 +41,21 @@ class Row(NamedTuple):
 
 
 class Unreadable(ValueError):
-    """A file that holds no such table; its text is one sentence for whoever named the file."""
+    """A file is no such table; the message is one sentence for the user."""
 
 
 class Unsupported(Exception):
-    """A row that cannot be modelled; its text ends the sentence "not modelled, because …"."""
+    """A row cannot be modelled; the message ends the sentence "not modelled, because …"."""
 
 
 def read(path: str | Path) -> list[Row]:
-    """Return the rows of a file; raise `Unreadable` where it holds no such table, or an empty one."""
+    """Return the rows of a CSV file, plain or gzipped.
+
+    Raises
+    ------
+    Unreadable
+        If it cannot be read, has other columns, or has no rows.
+    """
     path = Path(path)
     try:
         raw = path.read_bytes()
@@ -69,6 +75,7 @@ def read(path: str | Path) -> list[Row]:
 
 
 def _row(file: str, number: int, line: dict[str, str | None]) -> Row:
+    """Return a line of a table as a Row; ``number`` is its line number."""
     if "workload" in line:
         named = (line[name] or "" for name in POINTS)
         return Row(file, number, *named, source=line.get("source_repo") or "")
@@ -78,17 +85,24 @@ def _row(file: str, number: int, line: dict[str, str | None]) -> Row:
 
 
 SEED = 16
-"""Of the split between the rows that the model may be fitted on and those that it is judged by."""
+"""Seed of the split into rows for fitting the model and rows for judging it."""
 
 
-def held_out(row: Row, share: float = 0.4) -> bool:
-    """Return whether nothing is fitted on a row: by what was measured on which card, wherever it stands."""
+def is_held_out(row: Row, share: float = 0.4) -> bool:
+    """Return whether a row is kept for judging the model and not used for fitting.
+
+    That depends on a hash of hardware, workload and parameters, so repeated measurements go together;
+    ``share`` is the expected fraction.
+    """
     what = f"{SEED} {row.hardware} {row.workload} {row.params.partition(';')[0]}"
     return int.from_bytes(hashlib.sha256(what.encode()).digest()[:8], "big") < share * 2**64
 
 
 def without_repeats(files: Sequence[Sequence[Row]]) -> tuple[list[Row], list[Row]]:
-    """Return the rows of several files, and those that an earlier file has; a file may repeat itself."""
+    """Return the rows of several files, and those left out because an earlier file has the same.
+
+    Rows repeated within one file are kept.
+    """
     kept: list[Row] = []
     again: list[Row] = []
     for rows in files:
@@ -113,21 +127,23 @@ _DTYPES |= {"fp16": "float16", "fp16 in, fp32 accumulate": "float16"}
 
 
 def unit_of(row: Row) -> str:
-    """Return a row's unit without the remarks that some files put behind it."""
+    """Return a row's unit without a remark in parentheses or "per GPU"."""
     return re.sub(r" *\(.*\)$| per GPU$", "", row.unit.strip())
 
 
 def measured(row: Row, amount: float) -> tuple[str, float]:
-    """Return what was measured as ``("seconds", ...)`` or ``("bytes", ...)``.
+    """Return the measured value in SI units as ``("seconds", value)`` or ``("bytes", value)``.
 
     Parameters
     ----------
-    row
-        The row.
     amount
         For a rate, how much is done in the time that is modelled: FLOP, bytes, samples, tokens. For a time,
-        how many times the work was done in it. For bytes, by how much the unit is larger than its name
-        says.
+        how many times the work was done in it. For bytes, a factor on the unit.
+
+    Raises
+    ------
+    Unsupported
+        If the value is no positive number, or the unit is unknown.
     """
     unit = unit_of(row)
     try:
@@ -146,14 +162,20 @@ def measured(row: Row, amount: float) -> tuple[str, float]:
 
 
 def dtype_of(row: Row) -> str:
-    """Return PyTorch's name of a row's dtype."""
+    """Return a row's dtype by its name in PyTorch, such as "float16"; Unsupported if it is not modelled."""
     if name := _DTYPES.get(row.dtype.strip().lower()):
         return name
     raise Unsupported(f"the dtype {row.dtype!r} is not modelled")
 
 
 def field(row: Row, names: str) -> list[int]:
-    """Return the numbers that a row's parameters name, as in ``m=1024 n=768`` or ``B1 M226 K(out)5607``."""
+    """Return the integers for these names in a row's parameters, as in ``m=1024 n=768`` or ``B1 K(out)5607``.
+
+    Raises
+    ------
+    Unsupported
+        If one of the names, separated by spaces, is missing.
+    """
     pairs = re.findall(r"([A-Za-z_]+)(?:\([a-z]+\))?=?(\d+)(?![\d.A-Za-z])", row.params)
     known = {name: int(number) for name, number in pairs}
     missing = [name for name in names.split() if name not in known]
@@ -163,14 +185,14 @@ def field(row: Row, names: str) -> list[int]:
 
 
 def match(row: Row, pattern: str, what: str) -> re.Match[str]:
-    """Return where a pattern fits a row's parameters, or say what they do not say."""
+    """Return a pattern's match in a row's parameters; Unsupported, with ``what``, if there is none."""
     if fit := re.search(pattern, row.params):
         return fit
     raise Unsupported(f"its parameters do not say {what}")
 
 
 _CARDS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    # Modelled, or a card with more behind its number, or of less bandwidth and fewer processors: another one.
+    # Not real GPUs, or variants of a card that differ from its profile.
     (r"GH200|GB200|B300|MI-?\d|Simulated|RTX \d+ \S|H100.*(PCIe|96GB)", ()),
     (r"A100.*40 ?GB", ("A100-40GB", "A100")),
     *((name, (name,)) for name in ("H200", "H100", "B200", "A100", "V100")),
@@ -180,7 +202,10 @@ _CARDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def profile_of(hardware: str) -> str:
-    """Return the name of the profile for a card: the first pattern that matches decides."""
+    """Return the name of the profile that models a card; Unsupported if there is none.
+
+    The first matching pattern of `_CARDS` is used.
+    """
     for pattern, candidates in _CARDS:
         if re.search(pattern, hardware, re.IGNORECASE):
             existing = [name for name in candidates if name in profiles.names()]

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 
 class Shape(NamedTuple):
-    """Layers, numbers a token, heads, and the width between the two products of a layer's second half."""
+    """Size of a transformer: number of layers, hidden size, heads, and size of the MLP's hidden layer."""
 
     depth: int
     width: int
@@ -21,11 +21,11 @@ class Shape(NamedTuple):
 
 
 class Attention(nn.Module):
-    """Attention with as many keys as queries.
+    """Multi-head self-attention, (batch, tokens, width) to the same shape.
 
-    It is one fused operator or its products and softmax by themselves; query, key and value come from one
-    joint product or from three; ``dropout`` is for those by themselves: a GPU's fused kernel drops on the
-    way at next to no cost, and the CPU's cannot drop.
+    ``fused`` uses scaled_dot_product_attention, else separate operators; ``joint`` computes query, key and
+    value in one product, else in three. ``dropout`` applies to separate operators only: a GPU's fused kernel
+    applies it at almost no cost, and the CPU's has none.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Return the attention's output; ``mask`` is added to the scores."""
         batch, tokens, width = x.shape
         if len(self.first) == 1:
             joint = self.first[0](x).reshape(batch, tokens, 3, self.heads, width // self.heads)
@@ -49,10 +50,11 @@ class Attention(nn.Module):
             causal = self.causal and mask is None
             out = F.scaled_dot_product_attention(query, key, value, mask, is_causal=causal)
         else:
-            out = self._by_hand(query, key, mask) @ value
+            out = self._attention_weights(query, key, mask) @ value
         return self.out(out.transpose(1, 2).reshape(batch, tokens, width))
 
-    def _by_hand(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    def _attention_weights(self, query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the attention weights, (batch, heads, tokens, tokens), by separate operators."""
         scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
         if self.causal:
             tokens = scores.shape[-1]
@@ -65,7 +67,7 @@ class Attention(nn.Module):
 
 
 class NormByHand(nn.Module):
-    """A layer norm of single operators, as a course writes it."""
+    """Layer norm of elementwise operators and reductions, as courses write it."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -78,7 +80,7 @@ class NormByHand(nn.Module):
 
 
 class GeluByHand(nn.Module):
-    """GELU by its formula with tanh, of single operators."""
+    """GELU's tanh approximation, of separate operators."""
 
     def forward(self, x: Tensor) -> Tensor:
         inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x.pow(3))
@@ -86,12 +88,13 @@ class GeluByHand(nn.Module):
 
 
 def _mlp(shape: Shape, by_hand: bool = False) -> nn.Sequential:
+    """Return a transformer's MLP: linear, GELU, linear."""
     act = GeluByHand() if by_hand else nn.GELU()
     return nn.Sequential(nn.Linear(shape.width, shape.inner), act, nn.Linear(shape.inner, shape.width))
 
 
 class Layer(nn.Module):
-    """A pre-norm layer, as in ViT and GPT-2; ``by_hand``: norms and activations of single operators."""
+    """A pre-norm transformer layer, as in ViT and GPT-2; ``by_hand``: norms and GELU of several operators."""
 
     def __init__(self, shape: Shape, dropout=0.0, by_hand=False, **attention: bool) -> None:
         super().__init__()
@@ -119,13 +122,14 @@ class ViT(nn.Module):
         self.classes = nn.Linear(shape.width, classes)
 
     def forward(self, images: Tensor) -> Tensor:
+        """Return the scores of the classes, (batch, classes), of images (batch, 3, 224, 224)."""
         x = self.patches(images).flatten(2).transpose(1, 2)
         x = torch.cat([self.first.expand(len(x), -1, -1), x], 1) + self.places
         return self.classes(self.norm(self.layers(x))[:, 0])
 
 
 class BertLayer(nn.Module):
-    """A layer that normalises after each half."""
+    """A post-norm transformer layer."""
 
     def __init__(self, shape: Shape, dropout: float, fused: bool) -> None:
         super().__init__()
@@ -143,8 +147,9 @@ class BertLayer(nn.Module):
 class Bert(nn.Module):
     """BERT (Devlin et al., 2018), with a head or none.
 
-    ``head`` is ``"pooler"``; ``"words"``, a score for every word at every place; ``"span"``, two scores at
-    every place; or ``""``. Without ``embedded`` it takes vectors in place of words' numbers.
+    ``head`` is ``"pooler"``; ``"words"``, a score for each word of the vocabulary at each position;
+    ``"span"``, two scores at each position; or ``""``. Without ``embedded`` its input is embeddings instead
+    of token ids.
     """
 
     WORDS = 30522
@@ -167,6 +172,7 @@ class Bert(nn.Module):
             self.head = nn.Sequential(*dense, scores)
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Return the head's output for token ids (batch, tokens), or for embeddings without ``embedded``."""
         x, mask = tokens, None
         if self.words is not None:
             places = torch.arange(tokens.shape[1], device=tokens.device)
@@ -180,18 +186,18 @@ class Bert(nn.Module):
 
 
 class Gpt(nn.Module):
-    """GPT-2 (Radford et al., 2019) and its kin.
+    """GPT-2 (Radford et al., 2019) and similar models.
 
     Parameters
     ----------
     shape, words, places
-        How large; how many words it knows, and how many tokens it may see.
+        Its size, the size of the vocabulary, and the maximum number of tokens.
     tied
-        Whether the words' embeddings are also its last product.
+        Whether the output layer shares the weights of the token embedding.
     again
-        Whether the backward pass computes each layer again instead of keeping what it needs.
+        Whether to use activation checkpointing on each layer.
     dropout, by_hand, layer
-        What `Layer` and `Attention` take.
+        As for `Layer` and `Attention`.
     """
 
     def __init__(
@@ -217,6 +223,7 @@ class Gpt(nn.Module):
         self.again = again
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Return the scores, (batch, tokens, words), of token ids (batch, tokens)."""
         places = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.drop(self.words(tokens) + self.places(places))
         for layer in self.layers:
@@ -224,8 +231,8 @@ class Gpt(nn.Module):
         return self.scores(self.norm(x))
 
 
-class RootNorm(nn.Module):
-    """A norm by the root of the mean square, of single operators, in float32."""
+class RMSNorm(nn.Module):
+    """Root-mean-square norm of separate operators, in float32."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -237,8 +244,11 @@ class RootNorm(nn.Module):
         return (exact * root).type_as(x) * self.scale
 
 
-def turned(x: Tensor, angles: Tensor) -> Tensor:
-    """Return pairs of numbers turned by angles that depend on their place (RoPE), in float32."""
+def rotary_embedding(x: Tensor, angles: Tensor) -> Tensor:
+    """Return x with rotary position embedding (RoPE) applied, computed in float32.
+
+    ``angles`` holds the cosine and sine for each position and pair of elements in its last dimension.
+    """
     first, second = x.float().reshape(*x.shape[:-1], -1, 2).unbind(-1)
     cosine, sine = angles.unbind(-1)
     pair = first * cosine - second * sine, second * cosine + first * sine
@@ -246,13 +256,13 @@ def turned(x: Tensor, angles: Tensor) -> Tensor:
 
 
 class LlamaLayer(nn.Module):
-    """A layer: attention whose keys serve several heads, and a gated product."""
+    """A layer of Llama: grouped-query attention with ``groups`` key-value heads, and a gated MLP."""
 
     def __init__(self, shape: Shape, groups: int) -> None:
         super().__init__()
         width, head = shape.width, shape.width // shape.heads
         self.head, self.shared = head, shape.heads // groups
-        self.norm1, self.norm2 = RootNorm(width), RootNorm(width)
+        self.norm1, self.norm2 = RMSNorm(width), RMSNorm(width)
         sizes = (shape.heads, groups, groups)
         self.first = nn.ModuleList(nn.Linear(width, n * head, bias=False) for n in sizes)
         self.out = nn.Linear(width, width, bias=False)
@@ -260,33 +270,38 @@ class LlamaLayer(nn.Module):
         self.down = nn.Linear(shape.inner, width, bias=False)
 
     def forward(self, x: Tensor, angles: Tensor) -> Tensor:
+        """Return the layer's output, (batch, tokens, width); ``angles`` as for `rotary_embedding`."""
         batch, tokens, width = x.shape
         normal = self.norm1(x)
         query, key, value = (part(normal).view(batch, tokens, -1, self.head) for part in self.first)
-        query, key = turned(query, angles).transpose(1, 2), turned(key, angles).transpose(1, 2)
+        query, key = (
+            rotary_embedding(query, angles).transpose(1, 2),
+            rotary_embedding(key, angles).transpose(1, 2),
+        )
         value = value.transpose(1, 2)
         if self.shared > 1:
             key, value = (each.repeat_interleave(self.shared, 1) for each in (key, value))
-        seen = F.scaled_dot_product_attention(query, key, value, is_causal=tokens > 1)
-        x = x + self.out(seen.transpose(1, 2).reshape(batch, tokens, width))
+        attended = F.scaled_dot_product_attention(query, key, value, is_causal=tokens > 1)
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, tokens, width))
         normal = self.norm2(x)
         return x + self.down(F.silu(self.gate(normal)) * self.up(normal))
 
 
 class Llama(nn.Module):
-    """Llama (Touvron et al., 2023; Dubey et al., 2024), whose keys and values have ``groups`` heads."""
+    """Llama (Touvron et al., 2023; Dubey et al., 2024), with ``groups`` key-value heads."""
 
     def __init__(self, shape: Shape, groups: int, words: int, tied=False, places=4096) -> None:
         super().__init__()
         self.words = nn.Embedding(words, shape.width)
         self.layers = nn.ModuleList(LlamaLayer(shape, groups) for _ in range(shape.depth))
-        self.norm = RootNorm(shape.width)
+        self.norm = RMSNorm(shape.width)
         self.scores = nn.Linear(shape.width, words, bias=False)
         if tied:
             self.scores.weight = self.words.weight
         self.register_buffer("angles", torch.zeros(places, 1, shape.width // shape.heads // 2, 2))
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """Return the scores, (batch, tokens, words), of token ids (batch, tokens)."""
         x, angles = self.words(tokens), self.angles[: tokens.shape[1]]
         for layer in self.layers:
             x = layer(x, angles)

@@ -1,4 +1,4 @@
-"""What a row measured, in terms that the simulated device can run or cost."""
+"""Types that describe what a row measured, for the simulated device to model."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 
 
 class Calls(NamedTuple):
-    """One call of an operator, by a name and sizes of ``operators.CALLS``.
+    """A call of an operator: a name in ``operators.CALLS`` and its sizes.
 
-    ``looped`` says that it was called again and again, so that a launch hides behind the kernel before it.
+    ``looped`` means that calls were issued one after the other, so that launches overlap with kernels.
     """
 
     name: str
@@ -23,7 +23,7 @@ class Calls(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """A copy: ``direction`` as the clock names it, ``bytes``, and whether the host's side is pinned."""
+    """A copy between host and device: ``direction`` is "h2d" or "d2h", ``pinned`` is of the host's memory."""
 
     direction: str
     bytes: int
@@ -31,7 +31,7 @@ class Copy(NamedTuple):
 
 
 class Collective(NamedTuple):
-    """``name`` (``all_reduce``, ``send_recv``, ...) of ``bytes`` a rank among ``ranks`` of one machine."""
+    """A collective (``all_reduce``, ``send_recv``, …) of ``bytes`` per rank on ``ranks`` of one machine."""
 
     name: str
     bytes: int
@@ -39,29 +39,29 @@ class Collective(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One step of a network: of inference or of training.
+    """One step of inference or training of a network.
 
     Attributes
     ----------
     network, batch, size
-        A key of ``networks.NETWORKS``; how many samples; pixels a side, or tokens.
+        A key of ``networks.NETWORKS``; the number of samples; pixels per side, or tokens.
     precision
         ``"fp32"``, ``"tf32"``; ``"amp"`` and ``"amp_bf16"`` for autocast; ``"fp16"`` and ``"bf16"`` for
         weights of that dtype. With ``"fp32"`` convolutions may use TF32 and products may not, as in
         PyTorch; with ``"strict"`` neither may.
     mode
-        ``"infer"``, or how it is trained: a key of ``stepping.OPTIMIZERS``, or ``"backward"``.
+        ``"infer"``, or a key of ``stepping.OPTIMIZERS``, or ``"backward"`` for no optimiser.
     channels_last, scaled, traced
-        Whether images have their channels innermost, the loss is scaled, TorchScript runs it without Python.
+        Whether images are in channels_last, a GradScaler is used, and TorchScript runs it without Python.
     clear
-        When the last step's gradients are dropped: ``"before"`` the forward pass, ``"between"`` it and the
-        backward pass, or ``"never"``.
+        When gradients are cleared: ``"before"`` the forward pass, ``"between"`` it and the backward pass,
+        or ``"never"``.
     loss
-        ``"likely"``, the cross entropy of the scores, or ``"sum"``, their sum.
+        ``"likely"`` for cross entropy, or ``"sum"`` for the sum of the scores.
     kept
-        Whether one pass's scores are held until the next are there, as ``out = model(x)`` does in a loop.
+        Whether the scores are held until the next pass has its own, as by ``out = model(x)`` in a loop.
     options
-        What else its maker in ``networks`` takes: names and values.
+        Further keyword arguments for the network, as pairs of name and value.
     """
 
     network: str
@@ -79,18 +79,18 @@ class Step(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A row, understood.
+    """What a row measured, as the model needs it.
 
     Attributes
     ----------
     kind, workload
-        Of work, such as ``"product"`` or ``"network: training"``, and what to model.
+        The kind of work, such as ``"product"`` or ``"network: training"``, and what to model.
     host
-        Whether the host's work on the call is in what was measured: one eager call on an idle device.
+        Whether the time includes the host's work: one eager call on an idle device.
     amount
         See `table.measured`.
     meter
-        Of memory, which peak was measured: ``"bytes"``, allocated, or ``"reserved"``.
+        For memory, which peak was measured: ``"bytes"`` allocated, or ``"reserved"``.
     """
 
     kind: str
@@ -102,7 +102,7 @@ class Reading(NamedTuple):
 
 @contextlib.contextmanager
 def tf32_allowed(matmul: bool, conv: bool) -> Iterator[None]:
-    """Allow TF32 in products and in convolutions, or forbid it, and put the settings back."""
+    """Within the context, allow or forbid TF32 in matrix products and convolutions; restore the settings."""
     new = hasattr(torch.backends.cudnn, "conv")  # the settings that newer releases keep
     name, values = ("fp32_precision", ("ieee", "tf32")) if new else ("allow_tf32", (False, True))
     modules = torch.backends.cuda.matmul, torch.backends.cudnn.conv if new else torch.backends.cudnn

@@ -1,4 +1,4 @@
-"""What ``python -m course_utils record`` measures: one function a quantity that the lessons quote.
+"""The experiments of ``python -m course_utils record``: a function for each result that lessons quote.
 
 ``experiments.py`` says what an experiment is; ``lessonNN.py`` holds those that lesson NN quotes; ``files.py``
 keeps the results. A recorded number and a learner's own come from the same lines.

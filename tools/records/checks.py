@@ -1,4 +1,4 @@
-"""Why a file of records would be refused: its form, and what no schema can say."""
+"""Validates files of records: by the schema, and by checks that no schema can express."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ from course_utils.number_format import amount, is_share
 from .experiments import REGISTRY
 
 TOLERANCE = 1.05
-"""How far above a peak a rate may lie: a GPU's clock can exceed the one its figures are stated for."""
+"""The factor by which a rate may exceed the peak: a GPU's clock can exceed the one in its datasheet."""
 
 
 def problems(path: Path, content: Mapping[str, Any] | None = None) -> list[str]:
-    """Return why a file is refused, one sentence each; ``content`` is what the file would hold."""
+    """Return why a file of records is invalid, one sentence each; an empty list if it is valid.
+
+    ``content`` is checked in place of what the file contains, if given.
+    """
     try:
         content = load(path) if content is None else content
     except RecordError as error:
@@ -31,7 +34,7 @@ def problems(path: Path, content: Mapping[str, Any] | None = None) -> list[str]:
 
 
 def checked(path: Path) -> dict[str, Any]:
-    """Return the content of a file; raise a RecordError with its first problem where it has one."""
+    """Return a file's content if it is valid, else raise a RecordError with its first problem."""
     if found := problems(path):
         more = f" ({len(found) - 1} more: `record --check {path.name}`)" if len(found) > 1 else ""
         raise RecordError(found[0] + more)
@@ -40,6 +43,7 @@ def checked(path: Path) -> dict[str, Any]:
 
 @cache
 def _validator() -> Any:
+    """Return the validator for schema.json."""
     from jsonschema import Draft202012Validator
 
     schema = json.loads((FOLDER / "schema.json").read_text(encoding="utf-8"))
@@ -48,7 +52,7 @@ def _validator() -> Any:
 
 
 def _schema_problems(name: str, content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield for each part of the file the most telling way in which it breaks schema.json."""
+    """Yield for each part of the file the most relevant violation of schema.json."""
     from jsonschema.exceptions import best_match
 
     parts: dict[tuple[Any, ...], list[Any]] = {}
@@ -69,7 +73,7 @@ def _schema_problems(name: str, content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _title(index: int, result: Any) -> str:
-    """Name a result, as far as it has a name: ``result 3 (matmul size 32, time)``."""
+    """Return a label for a result, such as ``result 3 (matmul size 32, time)``."""
     if not isinstance(result, dict):
         return f"result {index + 1}"
     parameters = result.get("parameters")
@@ -79,7 +83,7 @@ def _title(index: int, result: Any) -> str:
 
 
 def _content_problems(path: Path, content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what no schema can say: dates in the future, impossible figures, the same thing twice."""
+    """Yield what a schema cannot check: future dates, impossible values, duplicates."""
     kind = kind_of_file(path)
     if kind is None:
         yield (
@@ -109,6 +113,7 @@ def _content_problems(path: Path, content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _future(day: str) -> str | None:
+    """Return a sentence if an ISO date is in the future, else None."""
     if date.fromisoformat(day) <= date.today() + timedelta(days=1):  # time zones
         return None
     return (
@@ -118,6 +123,7 @@ def _future(day: str) -> str | None:
 
 
 def _impossible(result: Mapping[str, Any]) -> str | None:
+    """Return a sentence if a result's values are not finite, not ordered or out of range, else None."""
     figures = {name: result[name] for name in ("q1", "median", "q3") if result[name] is not None}
     wrong = [f"{name} {value}" for name, value in figures.items() if not math.isfinite(value)]
     if wrong:
@@ -135,7 +141,7 @@ def _impossible(result: Mapping[str, Any]) -> str | None:
 
 
 class Ceiling(NamedTuple):
-    """The most that a chip can do, FLOP/s and bytes/s, and who says so."""
+    """The peak rates of a chip, in FLOP/s and bytes/s, and their source."""
 
     flops: float
     bytes: float
@@ -147,17 +153,20 @@ ANY_CHIP = Ceiling(
     bytes=4 * 8e12,
     source="four times a GPU of NVIDIA's GB200 NVL72: datasheet, 2024, without sparsity",
 )
-"""For chips the course has no figures of, newer ones too: it stops a wrong unit, not a small mistake."""
+"""The limit for unknown chips, also future ones: it detects a wrong unit, not a small error."""
 
 CYCLES, FLOPS_A_CYCLE, MATRIX_FLOPS_A_CYCLE = 6e9, 64, 2048
-"""The most of a CPU core: 6 GHz; two AVX-512 units of 16 multiply-adds; an AMX unit of 1024 in bfloat16."""
+"""Upper limits for a CPU core: 6 GHz; two AVX-512 units of 16 FMAs; an AMX unit of 1024 in bfloat16."""
 
 CACHE = 256e6
-"""Work that moves fewer bytes may be served by a GPU's cache, which is faster than its memory."""
+"""Below this number of bytes, data may be in a GPU's cache, which is faster than its memory."""
 
 
 def ceiling(machine: Mapping[str, Any] | None, device: str, matrix_units: bool) -> Ceiling:
-    """Return the most that a device of a file's machine can do; ``None`` is that of a published number."""
+    """Return the peak rates of a device on a record's machine; None stands for a published result's.
+
+    With ``matrix_units`` they are those of tensor cores (or AMX on a CPU).
+    """
     if machine is not None and device.startswith("cpu"):
         cycle = MATRIX_FLOPS_A_CYCLE if matrix_units else FLOPS_A_CYCLE
         cores = machine["cores"]
@@ -173,7 +182,7 @@ def ceiling(machine: Mapping[str, Any] | None, device: str, matrix_units: bool) 
 
 
 def _too_fast(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -> str | None:
-    """Say which rate no such chip can reach; nothing where the work is not known in numbers."""
+    """Return a sentence if a rate exceeds the chip's peak; None if not, or if the work is not known."""
     experiment = REGISTRY.get(result["experiment"])
     matrix_units = experiment is None or experiment.matrix_units
     most = ceiling(machine, result["device"], matrix_units)

@@ -1,4 +1,4 @@
-"""What an experiment is, and how it is run: point by point, smallest first.
+"""Defines experiments, and runs them point by point, smallest first.
 
 An experiment is a function that prepares work on a device; see ``lesson01.py`` for four of them.
 """
@@ -30,50 +30,50 @@ Parameters = Mapping[str, Value]
 Work = Callable[[], object]
 
 SLOW = 1.0
-"""A call that takes longer, in seconds, is timed by itself, with few repetitions."""
+"""A call of more seconds than this is timed by itself, with few repetitions."""
 
 FIRST = 3
-"""A first call may take so many times as long: it loads kernels and takes memory."""
+"""The factor on the limit for the first call, which loads kernels and allocates memory."""
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Values that an experiment took by itself, in ``unit``."""
+    """Values that an experiment measured by itself, in ``unit``."""
 
     values: Sequence[float]
     unit: str = "s"
 
 
 class Unsuitable(Exception):
-    """Raised by an experiment that has nothing to say of a device; the message is the reason."""
+    """Raised by an experiment that cannot or need not run on a device; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A function that prepares the work, and the parameters it is run with.
+    """A function that prepares the work to time, and the parameters it is run with.
 
     Attributes
     ----------
     prepare
         The function; see `experiment`.
     sweep
-        The parameters it is run with, smallest first: after a point that takes too long or does not fit,
-        those that are no smaller in any number and equal in all else are left out.
+        The parameters, smallest first: after a point that takes too long or does not fit, those with no
+        smaller number and otherwise equal parameters are skipped.
     quick
-        The part of them that ``--quick`` runs; by default the first.
+        The part of the sweep that ``--quick`` runs; by default the first.
     seconds
-        About how long a point takes on a CPU with two cores.
+        The approximate duration of a point on a CPU with two cores.
     longest
-        How long one call may take, in seconds.
+        The maximum duration of one call, in seconds.
     needs
-        Packages that are not the course's own.
+        Optional packages that it imports.
     flops, bytes
-        From the parameters to the floating-point operations of one call and the bytes it must move, where
-        that can be said: a record faster than any chip is then refused.
+        Functions from the parameters to the floating-point operations of one call and the bytes it must
+        move, if known: a record faster than any chip is then refused.
     matrix_units
-        False where neither tensor cores nor TF32 can be at work.
+        False if neither tensor cores nor TF32 can be used.
     modelled
-        False where it says nothing on the simulated device: where it times what the host does.
+        False if it is meaningless on the simulated device, because it times the host.
     """
 
     prepare: Callable[..., Work | Mapping[str, Samples]]
@@ -92,21 +92,21 @@ class Experiment:
 
     @property
     def name(self) -> str:
-        """Its name in records: ``"matmul"``."""
+        """The function's name, which stands in records, such as ``"matmul"``."""
         return self.prepare.__name__
 
     @property
     def about(self) -> str:
-        """What is measured, in one sentence."""
+        """The first line of the function's docstring: what is measured."""
         return inspect.getdoc(self.prepare).splitlines()[0].replace("``", "")
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The optional packages it needs and this Python lacks."""
+        """The optional packages that it needs and that are not installed."""
         return tuple(name for name in self.needs if importlib.util.find_spec(name) is None)
 
     def takes(self, parameters: Parameters) -> bool:
-        """Return whether its function can be called with these parameters."""
+        """Return whether its function accepts these parameters."""
         try:
             inspect.signature(self.prepare).bind("device", **parameters)
         except TypeError:
@@ -119,19 +119,20 @@ REGISTRY: dict[str, Experiment] = {}
 
 
 def grid(**values: Iterable[Value]) -> list[Parameters]:
-    """Return every combination of some values, as parameters; the last name changes fastest."""
+    """Return every combination of the values as parameters; the last name varies fastest."""
     return [dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())]
 
 
 def experiment(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as an experiment, which it stays able to call.
+    """Return a decorator that registers a function as an experiment and returns it unchanged.
 
-    The function takes ``device`` and the parameters, and returns work to time, a function without
-    arguments; or it measures by itself and returns `Samples` by quantity, for which it takes the time
-    with ``host_clock(device)``. ``how`` are the fields of `Experiment`.
+    The function takes ``device`` and the parameters. It returns a function without arguments, which is timed;
+    or it measures by itself, with ``host_clock(device)``, and returns `Samples` by quantity. ``how`` are
+    fields of `Experiment`.
     """
 
     def register(prepare: Callable[..., Any]) -> Callable[..., Any]:
+        """Register the function."""
         name = prepare.__name__
         if name in REGISTRY:
             raise ValueError(f"There are two experiments named {name}.")
@@ -143,7 +144,7 @@ def experiment(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass(frozen=True)
 class Point:
-    """One thing to measure: an experiment, its parameters and a device."""
+    """One thing to measure: an experiment with parameters on a device."""
 
     experiment: Experiment
     parameters: Parameters
@@ -154,16 +155,16 @@ class Point:
 
     @property
     def label(self) -> str:
-        """Its name without the device: ``"matmul size 32"``."""
+        """The experiment's name and parameters, such as ``"matmul size 32"``."""
         return label(self.experiment.name, self.parameters)
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells this point from others in one file."""
+        """What identifies this point in a file of records."""
         return key(self.experiment.name, self.parameters, str(self.device))
 
-    def beyond(self, other: Point) -> bool:
-        """Return whether this is at least as large as another point of the same sweep."""
+    def is_as_large_as(self, other: Point) -> bool:
+        """Return whether this is a point of the same sweep with no smaller number than another's."""
         if (self.experiment.name, self.device) != (other.experiment.name, other.device):
             return False
         return self.parameters.keys() == other.parameters.keys() and all(
@@ -174,12 +175,15 @@ class Point:
 
 
 def key(experiment: str, parameters: Parameters, device: str) -> tuple[object, ...]:
-    """Return what tells the point of a result from others in one file."""
+    """Return what identifies a point in a file of records; hashable."""
     return (experiment, tuple(sorted(parameters.items())), device)
 
 
 def points(chosen: Sequence[Experiment], devices: Sequence[torch.device], quick: bool = False) -> list[Point]:
-    """List what is to be measured, device by device, each sweep from small to large."""
+    """Return the points to measure, device by device, each sweep from small to large.
+
+    Experiments that are not modelled are left out for the simulated device.
+    """
     return [
         Point(experiment, parameters, device)
         for device in devices
@@ -191,7 +195,10 @@ def points(chosen: Sequence[Experiment], devices: Sequence[torch.device], quick:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Why a point has no result; ``failed`` where that is a mistake, ``final`` where it ends the sweep."""
+    """Why a point has no result.
+
+    ``failed`` means an error in the experiment; ``final`` that larger points of the sweep are skipped, too.
+    """
 
     reason: str
     failed: bool = False
@@ -199,25 +206,26 @@ class LeftOut:
 
 
 def run_points(todo: Sequence[Point]) -> Iterator[tuple[Point, list[Measurement] | LeftOut]]:
-    """Measure point by point; yield each with its measurements, or with why there are none.
+    """Measure points; yield each with its measurements, or with the reason why there are none.
 
-    After a point that took too long or did not fit into memory, the larger ones of its sweep are left out.
-    An experiment that fails does not stop the others.
+    After a point that takes too long, does not fit into memory or fails, larger ones of its sweep are
+    skipped. Other experiments go on.
     """
     ends: list[tuple[Point, LeftOut]] = []
     for point in todo:
-        outcome = next((why for end, why in ends if point.beyond(end)), None) or _run(point)
+        outcome = next((why for end, why in ends if point.is_as_large_as(end)), None) or _run_point(point)
         if isinstance(outcome, LeftOut) and outcome.final:
             ends.append((point, outcome))
         yield point, outcome
 
 
-def _run(point: Point) -> list[Measurement] | LeftOut:
+def _run_point(point: Point) -> list[Measurement] | LeftOut:
+    """Measure one point; return its measurements or why there are none. Exceptions are caught."""
     if missing := point.experiment.missing:
         return LeftOut(f"it needs {' and '.join(missing)}: pip install {' '.join(missing)}")
-    _empty(point.device)
+    _empty_cache(point.device)
     try:
-        with _switches():
+        with _restored_settings():
             return _measure(point)
     except Unsuitable as error:
         return LeftOut(str(error))
@@ -233,45 +241,55 @@ def _run(point: Point) -> list[Measurement] | LeftOut:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
+    """Return whether an exception means that memory is exhausted."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and bool(re.search("allocate|ALLOC_FAILED", str(error)))
 
 
 class _TooLong(Exception):
+    """A call took longer than the experiment's limit."""
+
     pass
 
 
 def _measure(point: Point) -> list[Measurement]:
+    """Run a point's experiment; return its measurements, the peak memory among them where it is known."""
     device, experiment = point.device, point.experiment
     prepared = experiment.prepare(device, **point.parameters)
     if not callable(prepared):
         return [
-            _summary(point, name, samples)
+            _measurement(point, name, samples)
             for name, samples in prepared.items()
             if device.type != "sim" or samples.unit != "1"  # a real accuracy is not modelled
         ]
     clock = host_clock(device)
-    _call(prepared, clock, device, FIRST * experiment.longest)
-    meter = _meter(device)
-    if meter:
-        meter.reset_peak_memory_stats(device)
-    once, took = _call(prepared, clock, device, experiment.longest)
-    if took > SLOW:  # no block of calls, no second warming up
+    _time_call(prepared, clock, device, FIRST * experiment.longest)
+    memory = _memory_module(device)
+    if memory:
+        memory.reset_peak_memory_stats(device)
+    once, took = _time_call(prepared, clock, device, experiment.longest)
+    if took > SLOW:  # call by call, without another warm-up
         more = 0 if device.type == "sim" else MIN_REPETITIONS - 1  # modelled times are all the same
-        times = [once, *(_call(prepared, clock, device)[0] for _ in range(more))]
-        timed = _summary(point, "time", Samples(times))
+        times = [once, *(_time_call(prepared, clock, device)[0] for _ in range(more))]
+        timed = _measurement(point, "time", Samples(times))
     else:
         timed = measure(prepared, point.label, device=device)
         timed = replace(timed, experiment=experiment.name, parameters=dict(point.parameters))
-    peak = meter.max_memory_allocated(device) if meter else 0
-    return [timed, *([_summary(point, "peak memory", Samples([peak], "B"))] if peak else [])]
+    peak = memory.max_memory_allocated(device) if memory else 0
+    return [timed, *([_measurement(point, "peak memory", Samples([peak], "B"))] if peak else [])]
 
 
-def _call(
+def _time_call(
     work: Work, clock: Callable[[], float], device: torch.device, limit: float = math.inf
 ) -> tuple[float, float]:
-    """Return how long a call took by the device's clock, and by the wall's, which has the limit."""
+    """Return a call's seconds by the device's clock and by the wall clock.
+
+    Raises
+    ------
+    _TooLong
+        If the latter exceeds ``limit``.
+    """
     wall, start = perf_counter(), clock()
     work()
     synchronize(device)
@@ -281,7 +299,8 @@ def _call(
     return seconds, took
 
 
-def _summary(point: Point, quantity: str, samples: Samples) -> Measurement:
+def _measurement(point: Point, quantity: str, samples: Samples) -> Measurement:
+    """Return a point's samples as a Measurement of a quantity."""
     return Measurement.of(
         samples.values,
         point.label,
@@ -293,14 +312,15 @@ def _summary(point: Point, quantity: str, samples: Samples) -> Measurement:
     )
 
 
-def _meter(device: torch.device) -> Any:
-    """Return the module that counts a device's memory, or None where there is none."""
+def _memory_module(device: torch.device) -> Any:
+    """Return the module that reports a device's peak memory, such as torch.cuda; None if none does."""
     module = torch.get_device_module(device)
     names = ("reset_peak_memory_stats", "max_memory_allocated")
     return module if all(hasattr(module, name) for name in names) else None
 
 
-def _empty(device: torch.device) -> None:
+def _empty_cache(device: torch.device) -> None:
+    """Collect garbage and release the device's cached memory."""
     gc.collect()
     module = torch.get_device_module(device)
     if hasattr(module, "empty_cache"):
@@ -308,8 +328,8 @@ def _empty(device: torch.device) -> None:
 
 
 @contextlib.contextmanager
-def _switches() -> Iterator[None]:
-    """Start from the same seed; put back the switches an experiment may set."""
+def _restored_settings() -> Iterator[None]:
+    """Within the context, start with seed 0; afterwards restore the global settings that may change."""
     precision, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
     cudnn = torch.backends.cudnn
     benchmark, tf32, dtype = cudnn.benchmark, cudnn.allow_tf32, torch.get_default_dtype()

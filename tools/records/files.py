@@ -1,4 +1,4 @@
-"""The file of one machine: how it is named, what it says of the machine, and how results get into it."""
+"""A machine's file of records: its name, the description of the machine, and adding results."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .experiments import Point, key
 
 
 def working_devices() -> list[torch.device]:
-    """Return the CPU, and the accelerator where there is one that computes rightly.
+    """Return the CPU, and the accelerator if there is one that computes correctly.
 
-    The simulated device is never among them: a record is of hardware.
+    The simulated device is left out: a record is of hardware.
     """
     devices = [torch.device("cpu")]
     if torch.accelerator.is_available():
@@ -38,7 +38,10 @@ def working_devices() -> list[torch.device]:
 
 
 def machine(devices: Sequence[torch.device]) -> dict[str, Any]:
-    """Describe the machine: its last device, memory in bytes, driver, versions and processor."""
+    """Return the description of the machine for a record; its device is the last of ``devices``.
+
+    The keys are device, memory (in bytes), driver, torch, cuda, os, cpu and cores.
+    """
     can = abilities(devices[-1])
     simulated = devices[-1].type == "sim"
     return {
@@ -67,10 +70,10 @@ SIMULATED = "Simulated "
 
 
 class Record:
-    """One machine's file: what it holds already, and what is added to it, result by result.
+    """One machine's file of results, to which results are added one by one.
 
-    A file that ``record`` did not write, or that another machine or version of PyTorch wrote, is left as it
-    is, with a RecordError; ``again`` renames the second kind to ``….json.old``.
+    A RecordError is raised for a file that is invalid, or that another machine or version of PyTorch wrote;
+    with ``again`` the latter is renamed to ``….json.old`` instead. The file is written by `add` and `write`.
     """
 
     def __init__(self, path: Path, description: Mapping[str, Any], again: bool = False) -> None:
@@ -81,7 +84,7 @@ class Record:
         if not path.exists():
             return
         content = checked(path)
-        if changed := self._changed(content["machine"]):
+        if changed := self._changes_since(content["machine"]):
             if not again:
                 raise RecordError(
                     f"{path.name} holds what {changed} gave, and one file holds one setting. Record "
@@ -103,9 +106,12 @@ class Record:
         return sum(map(len, self._results.values()))
 
     def add(self, point: Point, measured: Sequence[Measurement]) -> None:
-        """Keep a point's results, and write the file: an interruption loses nothing that is finished.
+        """Store a point's results and write the file, so that an interruption loses no finished results.
 
-        Where the file would be refused with them in it, they are not kept: a RecordError.
+        Raises
+        ------
+        RecordError
+            If the file would be invalid with them; they are not stored.
         """
         results = [as_result(m) for m in measured]
         if found := problems(self.path, self._content(results)):
@@ -113,8 +119,8 @@ class Record:
         self._results[point.key] = results
         self.write()
 
-    def _changed(self, old: Mapping[str, Any]) -> str:
-        """Return what was otherwise when the file was written: ``"torch 2.12.0 (now 2.13.0)"``."""
+    def _changes_since(self, old: Mapping[str, Any]) -> str:
+        """Return what differs from the machine ``old``, such as ``"torch 2.12.0 (now 2.13.0)"``, or ""."""
         new = self._description
         names = ["torch"]
         if not new["device"].startswith(SIMULATED):
@@ -122,6 +128,7 @@ class Record:
         return ", ".join(f"{name} {old[name]} (now {new[name]})" for name in names if old[name] != new[name])
 
     def _content(self, results: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the file's content with these results."""
         return {
             "schema": SCHEMA,
             "machine": self._description,
@@ -131,12 +138,13 @@ class Record:
         }
 
     def write(self) -> None:
-        """Write the file whole, or not at all."""
+        """Write the file atomically."""
         content = self._content(list(itertools.chain.from_iterable(self._results.values())))
         files.write(self.path, json.dumps(content, indent=1) + "\n")
 
 
 def _driver() -> str | None:
+    """Return the version of NVIDIA's driver; None without nvidia-smi."""
     command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
@@ -146,7 +154,7 @@ def _driver() -> str | None:
 
 
 def as_result(m: Measurement) -> dict[str, Any]:
-    """Return a measurement as a result of a file: what was measured becomes what is recorded."""
+    """Return a measurement as a dict, in the form of a file's result."""
     # The last digits of the virtual clock are rounding; bytes are exact.
     digits = 6 if m.kind == "modelled" and m.unit != "B" else 17
     return {

@@ -1,7 +1,7 @@
 """Fit the simulated device's model to measurements: ``python -m tools.records.fit_simgpu FILE…``.
 
 The files are those that ``python -m tools.fidelity`` reads. Rows that are held out for judging the model
-(see `tools.fidelity.table.held_out`) are not used, and of the others each card and kind of work has the
+(see `tools.fidelity.table.is_held_out`) are not used, and of the others each card and kind of work has the
 same weight. Prints the figures to write into ``profiles.json``, and the distance between modelled and
 measured before and after; ``python -m tools.fidelity --part held-out`` judges the result.
 
@@ -26,7 +26,7 @@ from tools.fidelity.compare import interpret, seconds_of
 from tools.fidelity.table import (
     SEED,
     Unsupported,
-    held_out,
+    is_held_out,
     measured,
     profile_of,
     read,
@@ -35,7 +35,7 @@ from tools.fidelity.table import (
 from tools.fidelity.work import Calls, Reading
 
 MOST, ENOUGH = 300, 30
-"""Rows of a card and kind that are used, and from which they count in full."""
+"""The maximum number of rows of a card and kind, and the number from which they get full weight."""
 
 Figure = tuple[str, str]  # the card, "others" or "shared", and the figure's name
 DEPENDS_ON = {
@@ -65,12 +65,12 @@ FIGURES: tuple[Figure, ...] = (
         if hasattr(profiles.shared(), name)
     ),
 )
-_OLD = ("T4", "V100")  # cards before Ampere; "others" are the rest
+_OLD = ("T4", "V100")  # cards before Ampere; "others" are all others
 _LIKE = {"A100-40GB": ("A100",), "H100": ("H200",)}  # cards with the same processors
 
 
 class Example(NamedTuple):
-    """A row to fit on."""
+    """A measured row to fit on."""
 
     card: str
     kind: str
@@ -79,7 +79,7 @@ class Example(NamedTuple):
 
 
 def examples(files: Sequence[Path]) -> dict[tuple[str, str], list[Example]]:
-    """Return the rows to fit on by card and kind, at most `MOST` of each."""
+    """Return the rows to fit on by card and kind of work, at most `MOST` of each, drawn with a fixed seed."""
     rows: dict[tuple[str, str], list[Example]] = defaultdict(list)
     for row in without_repeats([read(path) for path in files])[0]:
         try:
@@ -87,7 +87,7 @@ def examples(files: Sequence[Path]) -> dict[tuple[str, str], list[Example]]:
             quantity, real = measured(row, meaning.amount)
         except Unsupported:
             continue
-        if quantity == "seconds" and isinstance(meaning.workload, Calls) and not held_out(row):
+        if quantity == "seconds" and isinstance(meaning.workload, Calls) and not is_held_out(row):
             low = meaning.workload.dtype in ("float16", "bfloat16") and meaning.kind == "product"
             kind = f"{meaning.kind} 16" if low else meaning.kind
             rows[card, kind].append(Example(card, kind, meaning, real))
@@ -96,20 +96,20 @@ def examples(files: Sequence[Path]) -> dict[tuple[str, str], list[Example]]:
 
 
 class Model:
-    """All profiles, with figures that can be changed."""
+    """All profiles, with parameters that can be changed."""
 
     def __init__(self) -> None:
         self.profiles = {name: profiles.load(name) for name in profiles.names()}
 
     def get(self, figure: Figure) -> float:
-        """Return a figure as it is now."""
+        """Return a parameter's present value."""
         card, name = figure
         if card == "shared":
             return getattr(self.profiles["T4"].shared, name)
         return getattr(self.profiles["A100" if card == "others" else card], name)
 
     def set(self, figure: Figure, value: float) -> None:
-        """Change a figure, on every card that has it in common."""
+        """Set a parameter, on every card that shares it."""
         card, name = figure
         for key, profile in self.profiles.items():
             alike = name != "memory_efficiency" and key in _LIKE.get(card, ())
@@ -119,36 +119,37 @@ class Model:
                 self.profiles[key] = replace(profile, **{name: value})
 
     def loss(self, groups: Sequence[Sequence[Example]]) -> float:
-        """Return how far modelled and measured are apart, every group by its weight."""
+        """Return the weighted mean of the groups' distances between modelled and measured time."""
 
-        def off(e: Example) -> float:
+        def distance(e: Example) -> float:
+            """Return |log(modelled / measured)|, at most 1."""
             modelled = seconds_of(e.meaning.workload, self.profiles[e.card], e.meaning.host)
             return min(abs(math.log(modelled / e.seconds)), 1.0)
 
         weights = [min(1.0, len(group) / ENOUGH) for group in groups]
-        parts = (w * fmean(map(off, group)) for w, group in zip(weights, groups, strict=True))
+        parts = (w * fmean(map(distance, group)) for w, group in zip(weights, groups, strict=True))
         return sum(parts) / sum(weights)
 
 
 def fit(model: Model, groups: dict, rounds: int, figures: Sequence[Figure] = FIGURES) -> None:
-    """Change these figures of the model so that it comes nearer to the rows."""
+    """Fit the model's parameters to the rows by coordinate descent, in place; print each round's loss."""
     step = dict.fromkeys(figures, 0.2)
     for number in range(rounds):
         for figure in figures:
             card, name = figure
             cards = {card, *_LIKE.get(card, ())}
-            touched = [
+            affected = [
                 group
                 for (of, kind), group in groups.items()
                 if name in DEPENDS_ON.get(kind, "").split()
                 and (card == "shared" or of in cards or (card == "others" and of not in _OLD))
             ]
-            if not touched:
+            if not affected:
                 continue
-            best, value = model.loss(touched), model.get(figure)
+            best, value = model.loss(affected), model.get(figure)
             for factor in (1 + step[figure], 1 / (1 + step[figure])):
                 model.set(figure, value * factor)
-                if model.loss(touched) < best - 1e-6:
+                if model.loss(affected) < best - 1e-6:
                     step[figure] *= 1.2
                     break
                 model.set(figure, value)

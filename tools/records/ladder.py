@@ -1,4 +1,4 @@
-"""The capstone's steps from a slow script to a fast one, each measured against the slow one."""
+"""The capstone's ladder: optimisations of a slow training script, each timed against the slow script."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from .networks import float32_precision, need_accelerator, resnet50
 MARGIN = 4
 
 Turn = Callable[[], float]
-"""A turn of work; it returns the seconds that one sample took."""
+"""A function that trains for a while and returns the seconds per sample."""
 
 
 def images(count: int, pixels: int = 32) -> tuple[Tensor, Tensor]:
-    """Return synthetic images (n, 3, p, p) uint8 and labels 0 to 9."""
+    """Return synthetic images, (count, 3, pixels, pixels) uint8, and labels 0 to 9, with a fixed seed."""
     g = torch.Generator().manual_seed(0)
     x = torch.randint(256, (count, 3, pixels, pixels), dtype=torch.uint8, generator=g)
     return x, torch.randint(10, (count,), generator=g)
 
 
 def normalised(x: Tensor) -> Tensor:
-    """Return bytes as floats around zero."""
+    """Return uint8 images as floats in [-1, 1]."""
     return (x.float() / 255 - 0.5) / 0.5
 
 
@@ -47,11 +47,12 @@ def tutorial_cnn() -> nn.Module:
 
 @dataclass(frozen=True)
 class Network:
-    """A network, its synthetic images and where its ladder begins.
+    """A network, its synthetic images, and the batch sizes of its ladder.
 
-    There are ``count`` images, a multiple of each batch; where ``shifted``, by up to four pixels each way
-    and flipped, as well as normalised. ``small`` is the batch of the slow script, ``large`` the large one
-    on a CPU, ``larger`` that on an accelerator. ``accelerator`` says why it needs one, if it does.
+    There are ``count`` images, a multiple of each batch size. They are normalised, and if ``shifted`` also
+    moved by up to four pixels each way and flipped. ``small`` is the batch size of the slow script, ``large``
+    the large one on a CPU, ``larger`` that on an accelerator. ``accelerator`` says why it needs one, "" if it
+    does not.
     """
 
     make: Callable[[], nn.Module]
@@ -68,6 +69,7 @@ def airbench_net() -> nn.Module:
     """Return a network of the shape of airbench94's: 0.71 GFLOP an image to train."""
 
     def block(inp: int, out: int) -> list[nn.Module]:
+        """Return the layers of a block."""
         return [
             *(nn.Conv2d(inp, out, 3, padding=1, bias=False), nn.MaxPool2d(2)),
             *(nn.BatchNorm2d(out), nn.GELU()),
@@ -97,8 +99,11 @@ NETWORKS: Mapping[str, Network] = {
 
 
 @dataclass(frozen=True)
-class Parts:
-    """What a training loop is made of; as it stands, the slow script."""
+class LoopOptions:
+    """Options of a training loop; the defaults are those of the slow script.
+
+    ``ask`` calls ``.item()`` on each loss; ``half`` is autocast; ``compiled`` is torch.compile's mode, or "".
+    """
 
     large_batch: bool = False
     on_device: bool = False
@@ -122,11 +127,11 @@ RUNGS: Mapping[str, Mapping[str, bool | str]] = {
     "compiled": {"compiled": "default"},
     "CUDA graphs": {"compiled": "reduce-overhead"},
 }
-"""The rungs, in order, and what each changes. ``"none"`` is the slow script against itself."""
+"""The rungs, in order, and the `LoopOptions` that each changes; ``"none"`` changes nothing."""
 
 
 def lacks(device: torch.device, rung: str) -> str:
-    """Return why a rung cannot be climbed on a device, or nothing where it can."""
+    """Return why a device does not support a rung; "" if it does."""
     can = abilities(device)
     if rung == "TF32" and not can.tf32:
         return "it has no TF32 units"
@@ -139,21 +144,29 @@ def lacks(device: torch.device, rung: str) -> str:
     return ""
 
 
-def climbed(device: torch.device, rung: str) -> Parts:
-    """Return the loop after a rung, with all those below it that the device has."""
+def options_up_to(device: torch.device, rung: str) -> LoopOptions:
+    """Return the loop's options with every rung up to ``rung`` applied, except unsupported ones.
+
+    What a device supports is said by `lacks`.
+
+    Raises
+    ------
+    Unsuitable
+        If the device does not support ``rung`` itself.
+    """
     if why := lacks(device, rung):
         raise Unsuitable(why)
-    parts = Parts()
+    options = LoopOptions()
     for name, change in RUNGS.items():
         if not lacks(device, name):
-            parts = replace(parts, **change)
+            options = replace(options, **change)
         if name == rung:
             break
-    return parts
+    return options
 
 
 class Samples(Dataset):
-    """Images that pass through their transforms one by one, as a tutorial's ``Dataset`` hands them out."""
+    """Images that are transformed one by one when indexed, as in tutorials; ``shifted`` as in `Network`."""
 
     def __init__(self, x: Tensor, y: Tensor, shifted: bool) -> None:
         self.x, self.y, self.shifted = x, y, shifted
@@ -172,8 +185,8 @@ class Samples(Dataset):
         return x, self.y[index]
 
 
-def shift(padded: Tensor, side: int) -> Tensor:
-    """Return a random window (n, c, side, side) of each image (n, c, h, w); every second one is flipped."""
+def random_shift(padded: Tensor, side: int) -> Tensor:
+    """Return a random crop, (n, c, side, side), of each image, (n, c, h, w); about half are flipped."""
     n, c, high, wide = padded.shape
     device = padded.device
     top = torch.randint(high - side + 1, (n, 1), device=device)
@@ -186,17 +199,17 @@ def shift(padded: Tensor, side: int) -> Tensor:
     return padded[image, channel, rows[:, None, :, None], columns[:, None, None, :]]
 
 
-def loaded(
+def loader_batches(
     network: Network, x: Tensor, y: Tensor, batch: int, device: torch.device
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield batches for ever, from a loader that transforms image by image."""
+    """Yield batches endlessly from a DataLoader that transforms image by image."""
     loader = DataLoader(Samples(x, y, network.shifted), batch_size=batch, shuffle=True)
     while True:
         for some_x, some_y in loader:
             yield some_x.to(device), some_y.to(device)
 
 
-def sliced(
+def sliced_batches(
     network: Network,
     x: Tensor,
     y: Tensor,
@@ -204,9 +217,9 @@ def sliced(
     device: torch.device,
     layout: torch.memory_format,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield batches for ever, slices of data on the device that is shuffled once a pass.
+    """Yield batches endlessly as slices of data on the device, which are shuffled before each epoch.
 
-    What is the same in every pass is done once: without shifts, the images are normalised before the first.
+    What is the same in every epoch is done once: images that are not shifted are normalised at the start.
     """
     x, y = x.to(device), y.to(device)
     x = F.pad(x, [MARGIN] * 4, value=128) if network.shifted else normalised(x)
@@ -215,70 +228,78 @@ def sliced(
         x, y = x[order].contiguous(memory_format=layout), y[order]
         for some_x, some_y in zip(x.split(batch), y.split(batch), strict=True):
             if network.shifted:
-                some_x = normalised(shift(some_x, network.pixels)).contiguous(memory_format=layout)
+                some_x = normalised(random_shift(some_x, network.pixels)).contiguous(memory_format=layout)
             yield some_x, some_y
 
 
-def training(network: Network, parts: Parts, device: torch.device) -> tuple[Callable[[], None], int]:
-    """Return one step of a loop, and how many images it takes.
+def training(network: Network, options: LoopOptions, device: torch.device) -> tuple[Callable[[], None], int]:
+    """Return a function that does one training step, and its batch size.
 
-    The optimiser is SGD with momentum. Sixteen bits are bfloat16 where the device computes in it, else
-    float16 with a gradient scaler.
+    The optimiser is SGD with momentum. Autocast uses bfloat16 if the device supports it, else float16 with a
+    gradient scaler.
     """
     large = network.large if device.type == "cpu" else network.larger
-    batch = large if parts.large_batch else network.small
+    batch = large if options.large_batch else network.small
     x, y = images(network.count, network.pixels)
-    layout = torch.channels_last if parts.channels_last else torch.contiguous_format
-    if parts.on_device:
-        batches = sliced(network, x, y, batch, device, layout)
+    layout = torch.channels_last if options.channels_last else torch.contiguous_format
+    if options.on_device:
+        batches = sliced_batches(network, x, y, batch, device, layout)
     else:
-        batches = loaded(network, x, y, batch, device)
+        batches = loader_batches(network, x, y, batch, device)
     model = network.make().to(device).to(memory_format=layout)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, fused=parts.fused or None)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, fused=options.fused or None)
     dtype = torch.bfloat16 if abilities(device).bf16 else torch.float16
-    scaler = torch.amp.GradScaler(device.type, enabled=parts.half and dtype == torch.float16)
-    torch.compiler.reset()  # else the networks compiled before this one count against a limit
-    forward = torch.compile(model, mode=parts.compiled) if parts.compiled else model
+    scaler = torch.amp.GradScaler(device.type, enabled=options.half and dtype == torch.float16)
+    torch.compiler.reset()  # earlier compilations count towards its limit
+    forward = torch.compile(model, mode=options.compiled) if options.compiled else model
     running = 0.0
 
     def step() -> None:
+        """Train on the next batch."""
         nonlocal running
         inputs, labels = next(batches)
-        with torch.autocast(device.type, dtype, enabled=parts.half):
+        with torch.autocast(device.type, dtype, enabled=options.half):
             loss = F.cross_entropy(forward(inputs), labels)
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()
-        if parts.ask:
+        if options.ask:
             running += loss.item()
 
     return step, batch
 
 
-def turn(network: str, parts: Parts, device: torch.device) -> Turn:
-    """Return a turn of a loop, in seconds an image."""
+def make_turn(network: str, options: LoopOptions, device: torch.device) -> Turn:
+    """Return a function that trains for about half a second and returns the seconds per image.
+
+    Raises
+    ------
+    Unsuitable
+        If the network needs an accelerator, or torch.compile fails.
+    """
     kind = NETWORKS[network]
     if kind.accelerator:
         need_accelerator(device, kind.accelerator)
-    step, batch = training(kind, parts, device)
-    with float32_precision(tf32=parts.tf32):
-        if parts.compiled:
+    step, batch = training(kind, options, device)
+    with float32_precision(tf32=options.tf32):
+        if options.compiled:
             try:
                 step()
             except (RuntimeError, ImportError, OSError) as error:
                 raise Unsuitable(f"it cannot compile ({type(error).__name__})") from error
         steps = calibrated(step, device)
 
-    def run() -> float:
-        with float32_precision(tf32=parts.tf32):
+    def timed_turn() -> float:
+        """Train for the calibrated number of steps; return the seconds per image."""
+        with float32_precision(tf32=options.tf32):
             return steps() / batch
 
-    return run
+    return timed_turn
 
 
 def flops_an_image(network: str) -> float:
-    """Return the floating-point operations of matrix products and convolutions to train with one image."""
+    """Return the FLOPs of matrix products and convolutions in training on one image."""
     kind = NETWORKS[network]
     model = kind.make()
     x, y = images(2, kind.pixels)
@@ -287,17 +308,18 @@ def flops_an_image(network: str) -> float:
     return counter.get_total_flops() / 2
 
 
-def unit(parts: Parts, device: torch.device) -> str:
-    """Return the arithmetic that a loop's matrix products use: ``"fp32"``, ``"bf16"``, …"""
-    if parts.half:
+def unit(options: LoopOptions, device: torch.device) -> str:
+    """Return the arithmetic of a loop's matrix products: ``"fp32"``, ``"tf32"``, ``"bf16"`` or ``"fp16"``."""
+    if options.half:
         return "bf16" if abilities(device).bf16 else "fp16"
-    return "tf32" if parts.tf32 else "fp32"
+    return "tf32" if options.tf32 else "fp32"
 
 
 def calibrated(step: Callable[[], object], device: torch.device, seconds: float = 0.5) -> Turn:
-    """Return a turn of as many steps as fill about ``seconds``; it returns the seconds of one step."""
+    """Return a function that runs as many steps as fill ``seconds``, and returns the seconds per step."""
 
-    def run(steps: int) -> float:
+    def time_steps(steps: int) -> float:
+        """Return the seconds that this many steps take."""
         synchronize(device)
         begin = perf_counter()
         for _ in range(steps):
@@ -305,17 +327,20 @@ def calibrated(step: Callable[[], object], device: torch.device, seconds: float 
         synchronize(device)
         return perf_counter() - begin
 
-    run(3)
-    steps, took = 1, run(1)
+    time_steps(3)
+    steps, took = 1, time_steps(1)
     while took < seconds / 4:
         steps *= 2
-        took = run(steps)
+        took = time_steps(steps)
     steps = max(1, round(steps * seconds / took))
-    return lambda: run(steps) / steps
+    return lambda: time_steps(steps) / steps
 
 
 def in_turns(reference: Turn, candidate: Turn, rounds: int = 5) -> tuple[list[float], list[float]]:
-    """Return the seconds a sample of two loops in turns, round by round, after a turn that doesn't count."""
-    for turn in (candidate, reference):  # a candidate that cannot run says so at once
+    """Return the seconds per sample of two loops that are timed alternately, one value per round.
+
+    Each runs once before, untimed: the candidate first, so that it fails early.
+    """
+    for turn in (candidate, reference):  # a candidate that cannot run fails early
         turn()
     return take_turns(reference, candidate, range(rounds))

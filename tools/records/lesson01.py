@@ -11,6 +11,7 @@ from .networks import DTYPES, float32_precision, image_step, need_precision, res
 
 
 def _powers(name: str, exponents: range) -> list[Parameters]:
+    """Return parameters with powers of two."""
     return [{name: 2**exponent} for exponent in exponents]
 
 

@@ -58,7 +58,7 @@ def loader_epoch(device: torch.device, transform: str, workers: int) -> Work:
 
 
 def _gradient(model: nn.Module, batches: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """Return the gradient that the seeds' loop accumulates: each mean loss divided by the batches."""
+    """Return the flattened gradient accumulated over batches, each mean loss divided by their number."""
     model.zero_grad()
     for x, y in batches:
         (cross_entropy(model(x), y) / len(batches)).backward()

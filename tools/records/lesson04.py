@@ -21,7 +21,7 @@ from .networks import (
 
 
 def _each(batches: tuple[int, ...], **fixed: bool) -> list[Parameters]:
-    """Return every precision with every batch size, smallest first."""
+    """Return parameters for every batch size and precision, smallest first."""
     return [
         {"batch": batch, "precision": precision, **fixed} for batch in batches for precision in PRECISIONS
     ]

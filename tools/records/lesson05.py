@@ -14,7 +14,7 @@ from course_utils.this_machine import usable_cores
 from .experiments import Samples, Unsuitable, experiment
 
 WORKER = Path(__file__).with_name("ddp_worker.py")
-"""The script of each rank."""
+"""The script that each rank runs."""
 
 
 @experiment(

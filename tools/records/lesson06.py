@@ -34,7 +34,7 @@ MEANS = (
 
 
 class Block(nn.Module):
-    """The wide half of a transformer block: it widens, bends, narrows, and adds what came in."""
+    """The MLP half of a transformer block: layer norm, linear, activation, linear; with a residual."""
 
     def __init__(self, width: int, activation: nn.Module) -> None:
         super().__init__()
@@ -42,15 +42,17 @@ class Block(nn.Module):
         self.inside = nn.Sequential(nn.LayerNorm(width), *wide)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` and what the block adds to it."""
+        """Return the block's output, of the shape of ``x``."""
         return x + self.inside(x)
 
 
 def _activation(means: str) -> nn.Module:
+    """Return the activation for one of `MEANS`."""
     return nn.ReLU(inplace="place" in means) if "relu" in means else nn.GELU()
 
 
 def _optimizer(means: str, model: nn.Module) -> torch.optim.Optimizer:
+    """Return the optimiser for one of `MEANS`."""
     if means == "no optimizer state":
         return torch.optim.SGD(model.parameters(), lr=1e-3)
     ways = {"no foreach": {"foreach": False}, "fused": {"fused": True}}
@@ -90,11 +92,11 @@ def means_step(device: torch.device, means: str) -> Work:
         x, y = x[: BATCH // 4], y[: BATCH // 4]
     parts = list(zip(x.split(BATCH // 4), y.split(BATCH // 4), strict=True))
     batches = parts if means == "accumulation" else [(x, y)]
-    again = partial(checkpoint, use_reentrant=False)
+    checkpointed = partial(checkpoint, use_reentrant=False)
 
     def forward(rows: Tensor) -> Tensor:
         for block in blocks:
-            rows = again(block, rows) if means == "checkpointing" else block(rows)
+            rows = checkpointed(block, rows) if means == "checkpointing" else block(rows)
         return head(rows)
 
     def loss_of(rows: Tensor, labels: Tensor) -> Tensor:

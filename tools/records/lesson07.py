@@ -21,9 +21,10 @@ REPEATS = 20
 
 
 def _first_and_later(work: Work, device: torch.device) -> Mapping[str, Samples]:
-    """Return how long the first call takes, and how long those after the second."""
+    """Return the seconds of the first call, and of the calls after the second."""
 
     def call() -> float:
+        """Return the seconds of one call."""
         synchronize(device)
         start = perf_counter()
         work()
@@ -69,7 +70,7 @@ def cudnn_benchmark(device: torch.device, batch: int, benchmark: bool) -> Mappin
 
 
 def gelu_by_hand(x: Tensor) -> Tensor:
-    """Return GELU as written in a paper: nine operations, each of which reads and writes everything."""
+    """Return GELU's tanh approximation in nine operations, each of which reads and writes everything."""
     return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
 
 
@@ -102,7 +103,7 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "16 bits": {"half": True},
     "4 pieces": {"pieces": 4},
 }
-"""What the lesson changes in a loop, one thing at a time."""
+"""The changes of a loop that the lesson tries, one at a time."""
 
 
 def make_step(
@@ -118,13 +119,13 @@ def make_step(
     pieces: int,
     times: int,
 ) -> Work:
-    """Return one training step of an MLP on random data.
+    """Return a function that does one training step of an MLP on random data.
 
-    ``sizes`` are inputs, hidden layers and classes. The host is busy for ``load`` seconds with the data of
-    each step, and may ``ask`` for the norm of each gradient. GELU is nine small operations ``by_hand``,
-    else PyTorch's own; ``update`` are options of AdamW; ``half`` is bfloat16 where there are units for it,
-    else float16. The gradients of ``pieces`` of the batch are accumulated; ``times`` makes the batch
-    larger, and the loading.
+    ``sizes`` are inputs, hidden layers and classes. The host is busy for ``load`` seconds before each step,
+    in place of loading, and with ``ask`` reads the norm of each gradient. GELU is nine small operations with
+    ``by_hand``, else PyTorch's own; ``update`` are options of AdamW; ``half`` is autocast to bfloat16 if
+    supported, else float16. Gradients are accumulated over ``pieces`` of the batch; ``times`` multiplies the
+    batch and the load.
     """
     net = Mlp(sizes, gelu_by_hand if by_hand else nn.GELU(approximate="tanh")).to(device)
     optimizer = torch.optim.AdamW(net.parameters(), **update)
@@ -158,7 +159,7 @@ STEPS: Mapping[str, Mapping[str, Any]] = {
     "memory": {**_ONE_BY_ONE, "sizes": (32, 2048, 10), "batch": 2048},
     "compute": {**_FUSED, "sizes": (*[768] * 3, 10), "batch": 1536},
 }
-"""Five loops of one size for every card, as recorded; each has its name's regime on a simulated T4."""
+"""The five recorded loops, of the same size on every device; on a simulated T4 each is in its regime."""
 
 STEP_CHANGES: Mapping[str, Mapping[str, Any]] = {
     "none": {},
@@ -184,7 +185,7 @@ STEP_CHANGES: Mapping[str, Mapping[str, Any]] = {
 def loop_step(device: torch.device, loop: str, change: str) -> Work:
     """Train one of five small loops for a step, with one thing changed.
 
-    The baseline of *fewer kernels* updates tensor by tensor.
+    The loops ``launch`` and ``memory``, which *fewer kernels* changes, have AdamW with ``foreach=False``.
 
     Claimed: mixed precision makes training 30 to 50 % faster, loading 20 to 40 % (seed "PyTorch
     GPU加速训练核心技术指南", part 8).

@@ -24,11 +24,11 @@ def ladder(device: torch.device, network: str, rung: str) -> Mapping[str, Sample
     Claimed: nothing; the lesson quotes it.
     Refuted by: a rung after which training is no faster than after the one before it.
     """
-    parts = rungs.climbed(device, rung)
+    options = rungs.options_up_to(device, rung)
     slow, fast = rungs.in_turns(
-        rungs.turn(network, rungs.Parts(), device), rungs.turn(network, parts, device)
+        rungs.make_turn(network, rungs.LoopOptions(), device), rungs.make_turn(network, options, device)
     )
-    at_best = best_flops(device, rungs.unit(parts, device)) / rungs.flops_an_image(network)
+    at_best = best_flops(device, rungs.unit(options, device)) / rungs.flops_an_image(network)
     rates = [1 / seconds for seconds in fast]
     return {
         "speed-up": Samples([a / b for a, b in zip(slow, fast, strict=True)], "1"),

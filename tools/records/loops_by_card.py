@@ -1,4 +1,4 @@
-"""Prints lesson 07's five loops on every simulated card: their batches, and what sets their pace."""
+"""Prints lesson 07's five loops on every simulated card: batch size, regime and facts."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from .lesson07 import LOOPS, make_step
 
 
 def loops_on(card: str) -> dict[str, tuple[int, str, Facts]]:
-    """Return for each loop its batch on a simulated card, its regime by the lesson's rule, and its facts."""
+    """Return each loop's batch size on a simulated card, its regime by the lesson's rule, and its facts."""
     device = simgpu.enable(card)
     step_of = partial(make_step, device)
     smallest = {f"loop {number}": how for number, how in enumerate(LOOPS.values(), 1)}
     loops = {}
     for name, how in sizes.fitted(smallest, step_of, device).items():
-        of = facts(step_of(**how), device, calls=2, values=False)
-        loops[name] = how["batch"], regime(of), of
+        step_facts = facts(step_of(**how), device, calls=2, values=False)
+        loops[name] = how["batch"], regime(step_facts), step_facts
     return loops
 
 
 if __name__ == "__main__":
     for card in profiles.names():
         print(f"{card} (modelled)")
-        for name, (batch, called, of) in loops_on(card).items():
+        for name, (batch, called, step_facts) in loops_on(card).items():
             print(
-                f"  {name}  batch {batch:6,}  {called:15}  {1e3 * of.seconds:5.2f} ms  "
-                f"busy {of.busy:4.0%}  loading {of.loading:4.0%}  waiting {of.waiting:4.0%}  "
-                f"FLOP/s {of.flop_share:4.0%}  bytes/s {of.byte_share:4.0%}"
+                f"  {name}  batch {batch:6,}  {called:15}  {1e3 * step_facts.seconds:5.2f} ms  "
+                f"busy {step_facts.busy:4.0%}  loading {step_facts.loading:4.0%}  "
+                f"waiting {step_facts.waiting:4.0%}  FLOP/s {step_facts.flop_share:4.0%}  "
+                f"bytes/s {step_facts.byte_share:4.0%}"
             )

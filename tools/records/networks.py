@@ -27,7 +27,7 @@ DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 def optional(name: str) -> ModuleType:
-    """Import an optional package; raise Unsuitable where it doesn't load, built for another PyTorch."""
+    """Import and return an optional package; raise Unsuitable if it fails to load."""
     try:
         return importlib.import_module(name)
     except (ImportError, OSError, RuntimeError) as error:
@@ -40,12 +40,12 @@ def optional(name: str) -> ModuleType:
 
 
 def resnet50() -> nn.Module:
-    """Return torchvision's ResNet-50."""
+    """Return torchvision's ResNet-50 with random weights."""
     return optional("torchvision.models").resnet50(weights=None)
 
 
 def bert(size: str) -> nn.Module:
-    """Return transformers' BERT for a choice between two classes, ``"base"`` or ``"large"``."""
+    """Return transformers' BERT for two classes, with random weights; ``size`` is "base" or "large"."""
     wide = {"hidden_size": 1024, "intermediate_size": 4096}
     wide |= {"num_hidden_layers": 24, "num_attention_heads": 16}
     transformers = optional("transformers")
@@ -54,7 +54,7 @@ def bert(size: str) -> nn.Module:
 
 
 def need_precision(device: torch.device, precision: str) -> None:
-    """Raise Unsuitable for a precision that a device lacks; emulated bfloat16 is slow, and measured."""
+    """Raise Unsuitable if a device lacks a precision; emulated bfloat16 is slow, and allowed."""
     if precision == "tf32" and not abilities(device).tf32:
         raise Unsuitable("it has no TF32 units")
     if precision == "fp16" and device.type == "cpu":
@@ -62,14 +62,14 @@ def need_precision(device: torch.device, precision: str) -> None:
 
 
 def need_accelerator(device: torch.device, why: str) -> None:
-    """Refuse the CPU, and say why."""
+    """Raise Unsuitable, with the reason ``why``, if the device is the CPU."""
     if device.type == "cpu":
         raise Unsuitable(f"it needs an accelerator: {why}")
 
 
 @contextlib.contextmanager
 def float32_precision(tf32: bool) -> Iterator[None]:
-    """Switch TF32 on or off for matrix products and convolutions, and put it back afterwards."""
+    """Within the context, allow or forbid TF32 in matrix products and convolutions; restore the settings."""
     cudnn = torch.backends.cudnn
     before = torch.get_float32_matmul_precision(), cudnn.allow_tf32
     torch.set_float32_matmul_precision("high" if tf32 else "highest")
@@ -87,9 +87,12 @@ def training_step(
     device: torch.device,
     precision: str = "fp32",
 ) -> Work:
-    """Return one step of training in one of `PRECISIONS`; ``loss_of`` runs the model on its batch."""
+    """Return a function that does one training step in one of `PRECISIONS`.
+
+    ``loss_of`` runs the model on its batch and returns the loss.
+    """
     dtype = DTYPES.get(precision)
-    # The usual first scale, 2**16, may overflow, and then the first steps change nothing.
+    # With the default scale, 2**16, gradients may overflow, and the first steps would be skipped.
     scaler = torch.amp.GradScaler(device.type, init_scale=2.0**10, enabled=precision == "fp16")
 
     def step() -> None:
@@ -112,7 +115,7 @@ def image_step(
     precision: str = "fp32",
     channels_last: bool = False,
 ) -> Work:
-    """Return a step of SGD with momentum on random square images, which are on the device already."""
+    """Return a step of SGD with momentum on one batch of random square images, stored on the device."""
     need_precision(device, precision)
     layout = torch.channels_last if channels_last else torch.contiguous_format
     model = model.to(device).to(memory_format=layout)
@@ -123,7 +126,7 @@ def image_step(
 
 
 def text_step(size: str, device: torch.device, batch: int, tokens: int, precision: str = "fp32") -> Work:
-    """Return a step of AdamW with BERT on random tokens, which are on the device already."""
+    """Return a step of AdamW with BERT on one batch of random tokens, stored on the device."""
     need_precision(device, precision)
     model: Any = bert(size).to(device).train()
     words = torch.randint(1000, 30000, (batch, tokens)).to(device)

@@ -1,4 +1,4 @@
-"""Training loops of other packages beside the barest one that PyTorch allows; prints a table.
+"""Times training loops of other packages against a plain PyTorch loop, and prints a table.
 
 ``python -m tools.records.peer_loops [cpu|cuda]`` times the loops of the packages that are installed, each as
 its own documentation begins. All train the same small MLP from the same weights with batches of 64 from a
@@ -29,7 +29,7 @@ WARM_UP, STEPS, BATCH, RATE, ROUNDS = 20, 600, 64, 5e-3, 5
 
 
 class Job:
-    """What a loop trains: network, one pass of batches, optimizer, schedule; ``tick`` follows each step."""
+    """A loop's model, one epoch of batches, optimiser and schedule; it calls `tick` after each step."""
 
     def __init__(self, device: torch.device) -> None:
         generator = torch.Generator().manual_seed(0)
@@ -50,14 +50,14 @@ class Job:
         self.clock: list[float] = []
 
     def tick(self, *_: Any, **__: Any) -> None:
-        """Read the clock after the warm-up and after the last step."""
+        """Count a step; read the clock after the warm-up and the last step; arguments are ignored."""
         self.steps += 1
         if self.steps in (WARM_UP, WARM_UP + STEPS):
             synchronize(self.device)
             self.clock.append(perf_counter())
 
     def train_step(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """Do what every loop does: forward, backward, step; return the loss."""
+        """Run forward and backward pass, optimiser and schedule on a batch; return the loss."""
         x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
         loss = F.cross_entropy(self.model(x), y)
         self.optimizer.zero_grad()
@@ -68,14 +68,14 @@ class Job:
 
 
 def barest(job: Job) -> None:
-    """Train with nothing but what training needs."""
+    """Train with a plain PyTorch loop."""
     for x, y in job.batches:
         job.train_step(x, y)
         job.tick()
 
 
 def tutorial(job: Job) -> None:
-    """Train as most tutorials do: ask for the loss at each step."""
+    """Train as most tutorials do, with ``loss.item()`` at each step."""
     running_loss = 0.0
     for x, y in job.batches:
         running_loss += job.train_step(x, y).item()
@@ -107,7 +107,7 @@ def lightning(job: Job) -> None:
 
 
 def accelerate(job: Job) -> None:
-    """Train with Hugging Face's Accelerate: the barest loop, its parts wrapped."""
+    """Train with Hugging Face's Accelerate: the plain loop with wrapped objects."""
     from accelerate import Accelerator
 
     accelerator = Accelerator(cpu=job.device.type == "cpu")
@@ -136,7 +136,7 @@ LOOPS = {"tutorial": tutorial, "Lightning": lightning, "Accelerate": accelerate,
 
 
 def seconds(loop: Callable[[Job], None], device: torch.device) -> float:
-    """Return the seconds of the counted steps of one training, with the package's output suppressed."""
+    """Train once; return the seconds of the steps after the warm-up. The package's output is suppressed."""
     job = Job(device)
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         loop(job)
@@ -144,7 +144,7 @@ def seconds(loop: Callable[[Job], None], device: torch.device) -> float:
 
 
 def main(name: str = "cpu") -> None:
-    """Time each loop in turns with the barest one, and print how many times as fast it was."""
+    """Time each loop alternately with the plain one, and print the speed-up; ``name`` is the device."""
     device = torch.device(name)
     logging.disable(logging.CRITICAL)
     for title, loop in LOOPS.items():

@@ -1,4 +1,4 @@
-"""The memory snapshot that is shipped: three steps of a small training. Run it with ``python -m``."""
+"""Records the shipped memory snapshot: three steps of a small training. Run it with ``python -m``."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from course_utils.devices import get_device
 
 
 def record(path: str | Path, device: torch.device | str) -> None:
-    """Record three steps of a small training on a CUDA or a simulated device into a file.
+    """Record the memory history of three training steps and write the snapshot, a pickle, to ``path``.
 
-    File names in it are kept without the folders of this machine.
+    The device is CUDA or simulated. File names are relative to the clone or to site-packages.
     """
     memory: Any = torch.get_device_module(device).memory
     torch.manual_seed(0)
@@ -41,7 +41,7 @@ def record(path: str | Path, device: torch.device | str) -> None:
 
 
 def prepare(device: torch.device) -> tuple[nn.Module, Tensor, Tensor]:
-    """Return a model, images and labels on the device."""
+    """Return an MLP, 2,048 random images and their labels, all on the device."""
     sizes = (784, 1024, 1024, 1024, 10)
     layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
     model = nn.Sequential(*layers[:-1]).to(device)
@@ -49,27 +49,27 @@ def prepare(device: torch.device) -> tuple[nn.Module, Tensor, Tensor]:
 
 
 def forward(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
-    """Return the loss."""
+    """Return the mean cross entropy."""
     return cross_entropy(model(images), labels)
 
 
 def backward(loss: Tensor) -> None:
-    """Compute the gradients."""
+    """Compute the gradients of all parameters."""
     loss.backward()
 
 
 def update(optimizer: Optimizer) -> None:
-    """Change the weights."""
+    """Update the weights in place."""
     optimizer.step()
 
 
 def clear(optimizer: Optimizer) -> None:
-    """Drop the gradients."""
+    """Set the gradients to None."""
     optimizer.zero_grad()
 
 
 def _without_folders(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """Shorten the file names in a snapshot, and keep every stack once."""
+    """Shorten file names in a snapshot in place, and share equal stacks; return it."""
     stacks: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
 
     def short(filename: str) -> str:

@@ -25,13 +25,13 @@ ROWS = {
     "bert_base_step": ("step:bert_base", "batch={batch} size=128 mode=adamw fused=True"),
     "bert_large_step": ("step:bert_large", "batch={batch} size=128 mode=adamw fused=True"),
 }
-"""The experiments that the simulated device can be asked for without the course: workload and parameters."""
+"""Workload and parameters in the table for each experiment that `tools.fidelity` can model."""
 
 QUANTITIES = {"time": ("time", 1e3, "ms"), "peak memory": ("peak_memory", 1e-6, "MB")}
 
 
 def write(records: Path, table: Path) -> tuple[int, list[str]]:
-    """Write a file's results; return how many, and the experiments that have no row."""
+    """Write a record's results as CSV; return the number of rows, and the experiments without one."""
     results = evidence.read_records(records)
     rows = []
     for m in results:

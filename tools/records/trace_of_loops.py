@@ -1,4 +1,4 @@
-"""The trace that is shipped: five loops of lesson 07 on a simulated T4. Run it with ``python -m``."""
+"""Records the shipped trace: five loops of lesson 07 on a simulated T4. Run it with ``python -m``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .lesson07 import LOOPS, make_step
 
 
 def record(path: str | Path, steps: int = 2) -> None:
-    """Write a trace of some steps of each loop on a simulated T4: compressed JSON, as Perfetto reads it."""
+    """Write a Chrome trace, gzipped JSON, of ``steps`` steps of each loop on a simulated T4."""
     device = simgpu.enable("T4")
     events: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:

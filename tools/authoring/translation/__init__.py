@@ -1,1 +1,1 @@
-"""The course in another language: what is to be translated, the catalogues, and what is made of them."""
+"""Translation of the course: extracting texts, the gettext catalogues, and generating the editions."""

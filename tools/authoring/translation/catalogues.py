@@ -1,7 +1,6 @@
-"""The catalogues of a language: what the course says, collected from its sources, and what it is in that
-language.
+"""The gettext catalogues of a language: extracting texts from the course, reading, updating and writing them.
 
-One gettext file for each lesson, each package of helpers and content, and each page, in
+There is one .po file for each lesson, each package of helpers and content, and each page, in
 ``course_language/LANGUAGE/``.
 """
 
@@ -31,26 +30,29 @@ from tools.authoring.translation import code, programs, prose
 
 LANGUAGES = ROOT / "course_language"
 GENERATED = frozenset({"course-map", "lesson-links", "start", "short-path"})
-"""Parts of pages that depend on where the course lives: made anew in the other language, not translated."""
+"""Generated parts of pages that depend on the repository: generated in each language, not translated."""
 _DATE = dt.datetime(2026, 11, 23, tzinfo=dt.timezone.utc)
-"""gettext wants one; a changing one would be a change of every file."""
+"""The fixed date in the header that gettext requires, so that files change only with their texts."""
 LOCALES = {"zh": "zh_CN"}
 _CLAIMED = "course_lessons.shared"
-"""The package whose catalogue has the claims."""
+"""The package whose catalogue contains the claims."""
 _PAGES = ("README.md", "colab_links.md", "workshop/*.md", "handbook/*.md", "handbook/errors/*.md")
 _PAGES += ("site/*.md",)
 
 
 @dataclass(frozen=True)
 class Text:
-    """One text of the course and the places it stands at."""
+    """A text to translate (a pair of singular and plural, or one string), and where it occurs."""
 
     english: str | tuple[str, str]
     place: str
 
 
 def sources(root: Path = ROOT) -> dict[str, Callable[[], Iterator[Text]]]:
-    """Return what is translated: the name of each catalogue, and what yields its texts."""
+    """Return a function for each catalogue that yields its texts; the keys are the catalogues' names.
+
+    A name is ``course``, ``notebooks/…``, ``packages/…`` or ``pages/…``.
+    """
     found: dict[str, Callable[[], Iterator[Text]]] = {"course": lambda: _course(root)}
     for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")):
         found[f"notebooks/{path.stem}"] = lambda path=path: _notebook(path)
@@ -68,8 +70,7 @@ def sources(root: Path = ROOT) -> dict[str, Callable[[], Iterator[Text]]]:
 
 
 def _packages(root: Path) -> dict[str, list[str]]:
-    """Return the modules of each catalogue: of a package, or of a lesson, as paths from the course's
-    folder."""
+    """Return each catalogue's modules (of a package or a lesson), as paths from the course's root."""
     found: dict[str, list[str]] = {}
     for package in ("course_utils", "course_lessons", "simgpu", "tools"):
         for path in sorted((root / package).rglob("*.py")):
@@ -81,20 +82,21 @@ def _packages(root: Path) -> dict[str, list[str]]:
 
 
 def _course(root: Path) -> Iterator[Text]:
+    """Yield the texts of course_language, the site, course.yml and others' published results."""
     own = sorted((root / "course_language").glob("*.py"))
     yield from _programs(root, [path.relative_to(root).as_posix() for path in own])
     yield from (Text(text, "the site") for text in site.WORDS.values())
     raw = yaml.safe_load((root / "notebooks" / "course.yml").read_text(encoding="utf-8"))
     for lesson in raw["lessons"]:
         goals = enumerate(lesson.get("objectives", ()), 1)
-        told = {name: lesson.get(name, "") for name in ("title", "question", "hardware")}
-        told |= {f"objective {number}": goal for number, goal in goals}
-        told |= {
+        texts = {name: lesson.get(name, "") for name in ("title", "question", "hardware")}
+        texts |= {f"objective {number}": goal for number, goal in goals}
+        texts |= {
             f"section {stop['section']}": stop["section"]
             for stop in lesson.get("short_path", ())
             if "section" in stop
         }
-        for name, text in told.items():
+        for name, text in texts.items():
             if text:
                 yield Text(str(text), f"{lesson['id']} {name}")
     yield from (Text(text, "what others published") for text in _published(root) if _WORDED(text))
@@ -104,7 +106,7 @@ _WORDED = re.compile(r"\b[a-z]{2,}\b|^a ").search
 
 
 def _published(root: Path) -> Iterator[str]:
-    """Yield what the records of others' work say to a reader: titles of traces; what ran, and on what."""
+    """Yield the texts in records of others' work: titles of traces, and what ran on which device."""
     folder = root / "course_lessons" / "recorded"
     index = json.loads((folder / "traces" / "index.json").read_text(encoding="utf-8"))
     yield from (about["title"] for about in index.values())
@@ -114,21 +116,22 @@ def _published(root: Path) -> Iterator[str]:
 
 
 def _claims(root: Path) -> Iterator[Text]:
-    """Yield what the claims say to a reader."""
+    """Yield the translatable texts of the claims."""
     path = weighing.FILE.relative_to(ROOT).as_posix()
     for claim in weighing.read(yaml.safe_load((root / path).read_text(encoding="utf-8"))):
-        told = (getattr(claim, name) for name in weighing.TRANSLATED)
-        yield from (Text(text, path) for text in told if " " in text.strip())
+        texts = (getattr(claim, name) for name in weighing.TRANSLATED)
+        yield from (Text(text, path) for text in texts if " " in text.strip())
 
 
 def _notebook(path: Path) -> Iterator[Text]:
+    """Yield the texts of a notebook's Markdown and code cells, except generated cells."""
     course = load_course(path.parent / "course.yml")
-    home = course.page("") if course.repository else ""  # a course with a name links to GitHub
+    home = course.page("") if course.repository else ""  # with a repository, links are GitHub URLs
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    ours = [cell for cell in cells if "generated" not in cell["metadata"].get("tags", ())]
-    sources = {cell["id"]: "".join(cell["source"]) for cell in ours}
-    keys = code.keys(sources[cell["id"]] for cell in ours if cell["cell_type"] == "code")
-    for cell in ours:
+    own_cells = [cell for cell in cells if "generated" not in cell["metadata"].get("tags", ())]
+    sources = {cell["id"]: "".join(cell["source"]) for cell in own_cells}
+    keys = code.keys(sources[cell["id"]] for cell in own_cells if cell["cell_type"] == "code")
+    for cell in own_cells:
         source = sources[cell["id"]]
         prosaic = cell["cell_type"] == "markdown"
         taken = prose.pieces(source) if prosaic else code.pieces(source, keys)
@@ -137,6 +140,7 @@ def _notebook(path: Path) -> Iterator[Text]:
 
 
 def _programs(root: Path, paths: Iterable[str]) -> Iterator[Text]:
+    """Yield the texts that Babel extracts from Python files."""
     for path in paths:
         with (root / path).open("rb") as file:
             for _line, message, _comments, _context in extract(programs.messages, file, programs.KEYWORDS):
@@ -144,17 +148,18 @@ def _programs(root: Path, paths: Iterable[str]) -> Iterator[Text]:
 
 
 def _page(path: Path, name: str) -> Iterator[Text]:
+    """Yield the texts of a Markdown page, except its generated parts in `GENERATED`."""
     for text in prose.pieces(path.read_text(encoding="utf-8"), GENERATED):
         yield Text(text, name)
 
 
-def catalogue(name: str, language: str) -> Path:
-    """Return the file of a catalogue."""
+def catalogue_path(name: str, language: str) -> Path:
+    """Return the path of a catalogue's .po file."""
     return LANGUAGES / language / f"{name}.po"
 
 
 def load(path: Path, language: str = "zh") -> Catalog:
-    """Read a catalogue; an empty one where there is no file."""
+    """Return the catalogue in a .po file, or an empty one if there is no file."""
     if not path.exists():
         return _empty(language)
     with path.open("rb") as file:
@@ -162,6 +167,7 @@ def load(path: Path, language: str = "zh") -> Catalog:
 
 
 def _empty(language: str) -> Catalog:
+    """Return an empty catalogue with a fixed header."""
     return Catalog(
         locale=LOCALES.get(language, language),
         project="GPU Training with PyTorch",
@@ -176,20 +182,21 @@ def _empty(language: str) -> Catalog:
     )
 
 
-def fresh(found: Iterable[Text], language: str = "zh") -> Catalog:
-    """Return a catalogue with all texts of a source and no translation."""
-    made = _empty(language)
+def untranslated_catalogue(found: Iterable[Text], language: str = "zh") -> Catalog:
+    """Return a catalogue that contains these texts without translations."""
+    catalog = _empty(language)
     for text in found:
-        made.add(text.english, locations=[(text.place, None)])
-    return made
+        catalog.add(text.english, locations=[(text.place, None)])
+    return catalog
 
 
 def update(name: str, found: Iterable[Text], language: str, known: dict[str, str]) -> Catalog:
-    """Return a catalogue brought up to date with its source: what changed is fuzzy, what is gone is left out.
+    """Return the stored catalogue merged with the present texts of its source; write nothing.
 
-    ``known`` are translations of the same texts in other catalogues.
+    Translations of changed texts are marked fuzzy, texts that no longer occur are dropped. ``known`` maps
+    English texts to translations in any catalogue, which fill in missing and fuzzy ones.
     """
-    old, new = load(catalogue(name, language), language), fresh(found, language)
+    old, new = load(catalogue_path(name, language), language), untranslated_catalogue(found, language)
     old.update(new, update_creation_date=False)
     old.obsolete.clear()
     old.revision_date = old.creation_date = _DATE
@@ -201,7 +208,7 @@ def update(name: str, found: Iterable[Text], language: str, known: dict[str, str
 
 
 def dumps(catalog: Catalog) -> bytes:
-    """Return a catalogue as it stands on disk: without the line that names the release of Babel."""
+    """Return a catalogue as the bytes of its .po file, without the header line that names Babel's version."""
     for entry in catalog:
         entry.flags.discard("python-format")
         entry.flags.discard("python-brace-format")
@@ -211,18 +218,21 @@ def dumps(catalog: Catalog) -> bytes:
 
 
 def save(catalog: Catalog, path: Path) -> None:
-    """Write a catalogue."""
+    """Write a catalogue to a .po file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     files.write(path, dumps(catalog))
 
 
 def finished(catalog: Catalog) -> list[Message]:
-    """Return the texts of a catalogue whose translation is neither missing nor doubtful."""
+    """Return the messages that have a translation that is not fuzzy."""
     return [entry for entry in catalog if entry.id and entry.string and not entry.fuzzy]
 
 
 def translations(language: str, prefix: str = "") -> dict[str, str]:
-    """Return all finished translations of a language, by the English text; ``prefix`` chooses catalogues."""
+    """Return the finished translations of a language, by English text.
+
+    ``prefix`` selects catalogues by the beginning of their path, such as ``pages/``.
+    """
     found: dict[str, str] = {}
     for path in sorted((LANGUAGES / language).rglob("*.po")):
         if path.relative_to(LANGUAGES / language).as_posix().startswith(prefix):
@@ -230,11 +240,11 @@ def translations(language: str, prefix: str = "") -> dict[str, str]:
     return found
 
 
-def renew(language: str) -> None:
-    """Bring all catalogues of a language up to date, and drop those of what is gone."""
+def update_all(language: str) -> None:
+    """Update the .po files of a language from their sources, and delete those without a source."""
     known, every = translations(language), sources()
     for path in (LANGUAGES / language).rglob("*.po"):
         if path.relative_to(LANGUAGES / language).as_posix().removesuffix(".po") not in every:
             path.unlink()
     for name, found in every.items():
-        save(update(name, found(), language, known), catalogue(name, language))
+        save(update(name, found(), language, known), catalogue_path(name, language))

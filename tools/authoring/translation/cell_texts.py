@@ -1,7 +1,6 @@
-"""Which strings of a notebook's cell are texts for a reader: two words or more, labels, and the cell's own
-keys.
+"""Finds the strings of a notebook's cell that are texts for a reader: of two words or more, labels, own keys.
 
-A cell is plain Python without `_()`, so that a learner reads what it does. Elsewhere texts are marked.
+A cell is plain Python without `_()`, for the learner's sake. Elsewhere texts are marked.
 """
 
 from __future__ import annotations
@@ -12,16 +11,17 @@ from collections.abc import Collection, Iterator
 
 
 def _words(text: str) -> frozenset[str]:
+    """Return the words of a string as a set."""
     return frozenset(text.split())
 
 
-# Functions and arguments whose strings are read even where they are single words.
+# Functions and arguments whose strings are texts even if they are single words.
 _LABELLING = _words(
     "annotate axhline axvline bar barh card curves hist legend measure plot print set_title set_xlabel "
     "set_ylabel show_table table text title try_out xlabel ylabel"
 )
 _LABELS = _words("desc label title unit xlabel ylabel head")
-# Functions and arguments whose strings are looked for, or are values of a program.
+# Functions and arguments whose strings are never texts.
 _NOT_READ = _words("Path compile device eval exec findall get getattr glob match open rglob search split sub")
 _VALUES = _words("choices encoding family mode style")
 _NAMES = _words("None True False cpu cuda data log measured modelled mps off published recorded sim x xpu y")
@@ -34,7 +34,10 @@ _STATEMENT = re.compile(r"^\s*(def|import|from|class|for|with|if) .*[:=]$", re.M
 
 
 def message(node: ast.AST) -> tuple[str, list[ast.FormattedValue]] | None:
-    """Return a string's text, its values as {name} or {0}, and the values; None for what is no string."""
+    """Return a string literal's text and its interpolated values, or None if the node is no string.
+
+    Each value of an f-string is ``{name}`` in the text, or ``{0}``, ``{1}`` … if it is not a plain name.
+    """
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value, []
     if not isinstance(node, ast.JoinedStr):
@@ -52,12 +55,12 @@ def message(node: ast.AST) -> tuple[str, list[ast.FormattedValue]] | None:
 
 
 def fields(text: str) -> list[str]:
-    """Return the names of the values in a text, in their order."""
+    """Return the names of the ``{…}`` fields in a text, in order."""
     return re.findall(r"\{(\w+)\}", re.sub(r"\{\{|\}\}", "", text))
 
 
 def is_program(text: str) -> bool:
-    """Tell whether a string is Python, and not words that happen to be."""
+    """Return whether a string is Python code, rather than words that happen to parse."""
     try:
         tree = ast.parse(text.strip())
     except (SyntaxError, ValueError):
@@ -70,7 +73,7 @@ def is_program(text: str) -> bool:
 
 
 def reads_as_text(text: str, label: bool = False) -> bool:
-    """Tell whether a string is written for a reader; a label may be a single word."""
+    """Return whether a string is prose for a reader; with ``label``, a single word may be."""
     bare = re.sub(r"<[^<>]*>|`[^`]*`|\]\([^)]*\)|https?://\S+|\$[^$]*\$", " ", text)
     words = _WORD.findall(re.sub(r"\{[^{}]*\}", " ", bare))
     if len(words) < 9 and not text.endswith(".") and "`" not in text and _CODE.search(text):
@@ -87,7 +90,7 @@ def reads_as_text(text: str, label: bool = False) -> bool:
 
 
 def keys(tree: ast.AST) -> set[str]:
-    """Return the words that a cell has as keys of its own and as choices: its cells show them as labels."""
+    """Return the strings that a cell shows as labels: dict keys, assigned subscripts and ``choices``."""
     found: set[str] = set()
     for node in ast.walk(tree):
         shown: list[ast.expr | None] = []
@@ -104,7 +107,10 @@ def keys(tree: ast.AST) -> set[str]:
 
 
 def find(tree: ast.AST, own_keys: Collection[str] = ()) -> list[ast.expr]:
-    """Return the nodes of a cell that are texts; ``own_keys`` are texts wherever they stand."""
+    """Return the string nodes of a cell that are texts for a reader.
+
+    Strings in ``own_keys`` count as texts wherever they occur.
+    """
     texts = list(_find(tree, compared(tree), label=False))
     parts = {id(part) for node in texts for part in [node, *getattr(node, "values", ())]}
     for node in ast.walk(tree):
@@ -116,12 +122,12 @@ def find(tree: ast.AST, own_keys: Collection[str] = ()) -> list[ast.expr]:
 
 
 def compared(tree: ast.AST) -> set[str]:
-    """Return the strings that a program compares or looks up: they are no texts, wherever they stand."""
+    """Return the strings that a program compares or looks up; these are never texts."""
     return {text for node in ast.walk(tree) for text in _names(node)}
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """Yield the strings that a node compares or looks up."""
+    """Yield the strings that one node compares or looks up."""
     parts: list[ast.AST | None] = []
     if isinstance(node, ast.Compare):
         parts = [node.left, *node.comparators]
@@ -137,10 +143,10 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 
 def _find(node: ast.AST, names: set[str], label: bool) -> Iterator[ast.expr]:
-    """Yield the texts in a node; ``label`` tells whether a single word is one."""
+    """Yield the text nodes below a node; ``names`` are never texts, with ``label`` a single word is one."""
     if (found := message(node)) is not None:
         text, values = found
-        for value in values:  # of the words that a program chooses among, the reader sees one
+        for value in values:  # words in a conditional expression are shown
             yield from _find(value.value, names, isinstance(value.value, (ast.IfExp, ast.BoolOp)))
         if text not in names and reads_as_text(text, label):
             yield node

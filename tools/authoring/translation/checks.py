@@ -1,4 +1,4 @@
-"""What is wrong with a translation, as far as a program can tell."""
+"""Automatic checks of a translated text against the English."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _HAN = r"[\u4e00-\u9fff]"
 _CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
 _ADDRESS = re.compile(r"\]\(([^)\s]*)[^)]*\)|(?:src|href)=\"([^\"]*)\"|(https?://[^\s)\"'，。；]+)")
 _NUMBER = re.compile(r"(?<![\w.#])\d+(?:[.,]\d+)*")
-# Counted in another way.
+# Large numbers and months, which the languages write differently.
 _LARGE = re.compile(r"\d[\d.,]*[ -]?(?:million|billion|thousand|百万|万|亿|千|月)")
 _BREAK = re.compile(r"<br>|</?(?:details|summary)>")
 _HTML = re.compile(r"</?[a-zA-Z][^<>]*>")
 _VALUE = re.compile(r"\{\w*(?:![rsa])?(?::[^{}]*)?\}")
 _PLURAL = re.compile(r"(?<=[a-z}])\{\w+\}")
 _MARKS = [
-    (re.compile(pattern), said)
-    for pattern, said in (
+    (re.compile(pattern), message)
+    for pattern, message in (
         (
             rf"{_HAN}[A-Za-z0-9`]|[A-Za-z0-9`%]{_HAN}",
             "a space is missing between Chinese and Latin letters, digits or code",
@@ -39,14 +39,14 @@ _MARKS = [
 
 
 def _code(text: str) -> str:
-    """Return code without its comments, which are translated, and inline code as one line."""
+    """Return code for comparison: a block without comments, which are translated; inline code on one line."""
     if not text.startswith("```"):
         return " ".join(text.split())
     return re.sub(r"\s*(?<!\S)#.*$", "", text, flags=re.MULTILINE)
 
 
 def _bare(text: str) -> str:
-    """Return a text with code as one sign, without addresses and markup."""
+    """Return a text with each piece of code replaced by a backtick, without addresses and HTML."""
     return _HTML.sub("", _BREAK.sub("\n", _ADDRESS.sub("]", _CODE.sub("`", text))))
 
 
@@ -61,7 +61,7 @@ _SAME: dict[str, Callable[[str], Counter]] = {
 
 @cache
 def terms(path: Path) -> tuple[tuple[str, str, str], ...]:
-    """Return the term base of a language: the English, its word, and a word that it must not be."""
+    """Return a language's terminology as tuples: English term, its translation, a word to avoid."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.reader(file, delimiter="\t")
         next(rows)
@@ -69,7 +69,11 @@ def terms(path: Path) -> tuple[tuple[str, str, str], ...]:
 
 
 def problems(english: str, other: str, base: Path | None = None) -> list[str]:
-    """Return what is wrong with the translation of a text, a sentence each."""
+    """Return what is wrong with a text's translation, one sentence each.
+
+    Compared are placeholders, code, links, tags, numbers, spaces, emphasis and punctuation; ``base`` is the
+    path of the language's terminology.
+    """
     if not other.strip():
         return ["it is missing"]
     if other == english:
@@ -79,7 +83,7 @@ def problems(english: str, other: str, base: Path | None = None) -> list[str]:
         wanted, got = parts(english), parts(other)
         lost, new = wanted - got, got - wanted
         if what == "values":
-            lost -= Counter(_PLURAL.findall(english))  # an s, a th: Chinese has none
+            lost -= Counter(_PLURAL.findall(english))  # plural s or ordinal th, which Chinese lacks
         if what == "numbers" and (lost or new):
             wanted, got = (parts(_LARGE.sub("", text)) for text in (english, other))
             lost, new = wanted - got, got - wanted
@@ -88,15 +92,15 @@ def problems(english: str, other: str, base: Path | None = None) -> list[str]:
             found.append(f"other {what}: {shown[0]} became {shown[1]}")
     for edge in (r"\A\s*", r"\s*\Z"):
         was, now = (re.search(edge, text).group() for text in (english, other))
-        full = other[0 if "A" in edge else -1] in "，。；：！？（）、“”"  # has its own space
+        full = other[0 if "A" in edge else -1] in "，。；：！？（）、“”"  # includes a space
         if was != now and not (full and now == "" and "\n" not in was):
             found.append(f"it begins or ends with other spaces: {was!r} became {now!r}")
     if english.count("**") != other.count("**"):
         found.append("it has not as many ** as the English")
     bare = _bare(other)
-    for pattern, said in _MARKS:
+    for pattern, message in _MARKS:
         if got := pattern.search(bare):
-            found.append(f"{said}: {got.group()!r}")
+            found.append(f"{message}: {got.group()!r}")
     for name, word, never in terms(base) if base else ():
         if never and never in other and re.search(rf"\b{re.escape(name)}", english, re.I):
             found.append(f"{name!r} is {word}, not {never}")

@@ -1,6 +1,6 @@
-"""The code of a cell: its comments and texts, and the same cell with others in their place.
+"""Extracts comments and texts from a cell's code, and replaces them.
 
-Positions inside an f-string are right from Python 3.12 on; an older one cannot do this.
+It needs Python 3.12 or later, where ast gives correct positions inside f-strings.
 """
 
 from __future__ import annotations
@@ -20,25 +20,29 @@ _DIRECTIVE = re.compile(r"#\s*(noqa|type:|fmt:|ruff:|!)")
 WIDTH = 96
 
 
-def plain(source: str) -> str:
-    """Return the source of the same length with its magics as comments."""
+def without_magics(source: str) -> str:
+    """Return the source with IPython magics turned into comments of the same length, for Python to parse."""
     return _MAGIC.sub(lambda line: f"{line[1]}0#{line[3][1:]}" if line[1] else f"#{line[3]}", source)
 
 
-def _starts(source: str) -> list[int]:
-    """Return where each line begins."""
+def _line_starts(source: str) -> list[int]:
+    """Return the offset of each line's first character."""
     lengths = (len(line) + 1 for line in source.split("\n"))
     return list(itertools.accumulate(lengths, initial=0))
 
 
 def _width(text: str) -> int:
+    """Return the columns that a text takes; wide East Asian characters take two."""
     return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
 def _comments(source: str, magics: set[int]) -> list[tuple[int, int, str, str]]:
-    """Return each comment as start, end, indentation (None beside code) and words; lines that follow one
-    another are one."""
-    starts = _starts(source)
+    """Return each comment's start, end, indentation (None after code) and text, as offsets into the source.
+
+    Comments on consecutive lines are joined; directives such as ``noqa`` and lines in ``magics`` are left
+    out.
+    """
+    starts = _line_starts(source)
     found: list[tuple[int, int, str | None, str]] = []
     last = (-1, -1)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -61,8 +65,10 @@ def _comments(source: str, magics: set[int]) -> list[tuple[int, int, str, str]]:
 
 
 def _literal(old: str, text: str, values: dict[str, str] | None) -> str:
-    """Return a string's source like ``old``'s, with another text; ``values`` are an f-string's, as they
-    stand in it."""
+    """Return the source of a string literal with another text, in the quotes and prefix of ``old``.
+
+    ``values`` are the source texts of an f-string's fields, by name; None for a plain string.
+    """
     prefix, quote = re.match(r"([A-Za-z]*)('''|\"\"\"|'|\")", old).groups()
     if values is None:
         prefix = prefix.replace("f", "").replace("F", "")
@@ -85,35 +91,39 @@ def _literal(old: str, text: str, values: dict[str, str] | None) -> str:
 
 
 def keys(sources: Iterable[str]) -> frozenset[str]:
-    """Return the words that cells have as keys of their own: see ``texts.keys``."""
-    return frozenset().union(*(texts.keys(ast.parse(plain(source))) for source in sources))
+    """Return the labels of all cells of a notebook: see `cell_texts.keys`."""
+    return frozenset().union(*(texts.keys(ast.parse(without_magics(source))) for source in sources))
 
 
 def rewrite(source: str, change: Callable[[str], str], keys: Collection[str] = ()) -> str:
-    """Return a cell's code with each comment and text handed to ``change``, and what that returns in its
-    place.
+    """Return a cell's code with each comment and text replaced by what ``change`` returns for it.
 
-    ``keys`` are the notebook's: a key has one translation in all of its cells.
+    Parameters
+    ----------
+    keys
+        The notebook's labels (see `keys`), which have one translation in all of its cells.
 
     Raises
     ------
     SyntaxError
-        Where the cell is no Python, magics apart.
+        If the cell is not Python (magics are allowed).
     """
-    bare = plain(source)
-    lines, starts = bare.split("\n"), _starts(bare)
+    bare = without_magics(source)
+    lines, starts = bare.split("\n"), _line_starts(bare)
 
     def place(row: int, column: int) -> int:
+        """Return the offset of a line and a UTF-8 column, as ast gives them."""
         return starts[row - 1] + len(lines[row - 1].encode()[:column].decode())
 
     def span(node: ast.AST) -> tuple[int, int]:
+        """Return the offsets of a node's start and end."""
         return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
 
     tree = ast.parse(bare)
     spans = {span(node): node for node in texts.find(tree, keys)}
 
     def render(begin: int, end: int) -> str:
-        """Return the source from here to there, with all texts in it replaced."""
+        """Return the source between two offsets with all texts in it replaced."""
         out, at = "", begin
         for (first, last), node in sorted(spans.items(), key=lambda item: (item[0][0], -item[0][1])):
             if first < at or last > end or (first, last) == (begin, end):
@@ -123,6 +133,7 @@ def rewrite(source: str, change: Callable[[str], str], keys: Collection[str] = (
         return out + source[at:end]
 
     def string(first: int, last: int, node: ast.expr) -> str:
+        """Return the source of a string node with its text replaced."""
         text, parts = texts.message(node)
         other = change(text)
         if other == text and not any(first < b and e < last for b, e in spans):
@@ -141,39 +152,40 @@ def rewrite(source: str, change: Callable[[str], str], keys: Collection[str] = (
         for b, e, new in edits
         if not any(b2 <= b and e <= e2 and (b, e) != (b2, e2) for b2, e2, _ in edits)
     ]
-    return _edited(source, [*edits, *_said(source, change)])
+    return _apply_edits(source, [*edits, *_comment_edits(source, change)])
 
 
 def programs(tree: ast.AST) -> list[ast.Constant]:
-    """Return the strings of a cell that are programs of several lines: a script that the cell writes."""
+    """Return the string nodes of a cell that contain a program of several lines, such as a script."""
     nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
     written = (node for node in nodes if isinstance(node.value, str) and "\n\n" in node.value)
     return [node for node in written if texts.is_program(node.value)]
 
 
-def comments(source: str, change: Callable[[str], str]) -> str:
-    """Return a program with each comment handed to ``change``, and what that returns in its place."""
-    return _edited(source, _said(source, change))
+def rewrite_comments(source: str, change: Callable[[str], str]) -> str:
+    """Return a program with each comment replaced by what ``change`` returns for it."""
+    return _apply_edits(source, _comment_edits(source, change))
 
 
-def _said(source: str, change: Callable[[str], str]) -> Iterator[tuple[int, int, str]]:
-    """Yield where a comment stands and what takes its place."""
+def _comment_edits(source: str, change: Callable[[str], str]) -> Iterator[tuple[int, int, str]]:
+    """Yield start, end and new source of each comment that ``change`` alters."""
     magics = {n for n, line in enumerate(source.split("\n"), 1) if _MAGIC.match(line)}
-    for begin, end, indent, words in _comments(plain(source), magics):
+    for begin, end, indent, words in _comments(without_magics(source), magics):
         if re.search("[A-Za-z]{2}", words) and (other := change(words)) != words:
             lines = source[begin:end].split("\n")
             widest = max(map(_width, lines)) if len(lines) > 1 else WIDTH
-            yield begin, end, f"# {other}" if indent is None else _wrapped(other, indent, widest)
+            yield begin, end, f"# {other}" if indent is None else _wrap_comment(other, indent, widest)
 
 
-def _edited(source: str, edits: Iterable[tuple[int, int, str]]) -> str:
+def _apply_edits(source: str, edits: Iterable[tuple[int, int, str]]) -> str:
+    """Return the source with the text between each start and end replaced; the spans must not overlap."""
     for begin, end, new in sorted(edits, reverse=True):
         source = source[:begin] + new + source[end:]
     return source
 
 
-def _wrapped(words: str, indent: str, widest: int) -> str:
-    """Return a comment of lines that are no wider than that."""
+def _wrap_comment(words: str, indent: str, widest: int) -> str:
+    """Return a text as comment lines of at most ``widest`` columns."""
     lines, line = [], ""
     for part in re.findall(r"[\x21-\x7e]+|[ ]+|.", words):
         if line and _width(indent + "# " + line + part) > widest and part not in "，。；：！？）、”":
@@ -184,7 +196,7 @@ def _wrapped(words: str, indent: str, widest: int) -> str:
 
 
 def pieces(source: str, keys: Collection[str] = ()) -> list[str]:
-    """Return the comments and texts of a cell, in no certain order."""
+    """Return the comments and texts of a cell, in no particular order."""
     found: list[str] = []
     rewrite(source, lambda piece: found.append(piece) or piece, keys)
     return found

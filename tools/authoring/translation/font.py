@@ -20,9 +20,11 @@ from tools.authoring.translation import catalogues
 NAME = "Course Sans"
 
 
-def signs(language: str) -> set[str]:
-    """Return the signs that a figure may need and matplotlib's own font lacks: letters and punctuation of
-    that script."""
+def characters_needed(language: str) -> set[str]:
+    """Return the characters from the catalogues that figures may need and matplotlib's default font lacks.
+
+    Texts of pages and exercises do not occur in figures and are left out.
+    """
     found: set[str] = set()
     for path in sorted((catalogues.LANGUAGES / language).rglob("*.po")):
         if path.relative_to(catalogues.LANGUAGES / language).parts[0] == "pages":
@@ -35,19 +37,18 @@ def signs(language: str) -> set[str]:
 
 @cache
 def _is_exercise(place: str) -> bool:
-    """Return whether a text comes from an exercise's file: its check, hints and diagnoses stand in no
-    figure."""
+    """Return whether a text's location is an exercise's file, whose texts do not occur in figures."""
     path = ROOT / place
     return path.suffix == ".py" and "\nEXERCISE = Exercise(" in path.read_text(encoding="utf-8")
 
 
-def covered(path: Path) -> set[str]:
-    """Return the signs of a font file."""
+def characters_in_font(path: Path) -> set[str]:
+    """Return the characters that a font file contains."""
     return set(map(chr, TTFont(path).getBestCmap()))
 
 
 def build(language: str, source: Path, face: str, target: Path) -> int:
-    """Write the subset of a collection's face; return its bytes."""
+    """Write a subset of one face of a font collection to ``target``; return its size in bytes."""
     fonts = TTCollection(source).fonts
     font = next(font for font in fonts if font["name"].getDebugName(4) == face)
     options = Options(
@@ -57,7 +58,7 @@ def build(language: str, source: Path, face: str, target: Path) -> int:
         layout_features=[],
     )
     subsetter = Subsetter(options)
-    subsetter.populate(unicodes=[ord(sign) for sign in signs(language)])
+    subsetter.populate(unicodes=[ord(sign) for sign in characters_needed(language)])
     subsetter.subset(font)
     for record in font["name"].names:
         if record.nameID in (1, 4, 6):

@@ -1,4 +1,4 @@
-"""The texts of a program, for Babel: what stands in gettext's functions, and the fields of exercises."""
+"""A Babel extractor for Python files: arguments of gettext functions, and text fields of exercises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ KEYWORDS = {"_": None, "N_": None, "ngettext": (1, 2)}
 def messages(
     file: BinaryIO, keywords: Any, comment_tags: Any, options: Any
 ) -> Iterator[tuple[int, str | None, Any, list[str]]]:
-    """Yield line, function, message and comments of each text, as Babel wants them of an extractor."""
+    """Yield line, function, message and comments of each text in a Python file: a Babel extractor.
+
+    Besides gettext calls it extracts the text fields of exercises.
+    """
     yield from extract_python(file, keywords, comment_tags, options)
     file.seek(0)
     for exercise in _exercises(ast.parse(file.read())):
@@ -25,7 +28,7 @@ def messages(
 
 
 def _exercises(tree: ast.AST) -> Iterator[ast.Call]:
-    """Yield the calls that make an exercise: of ``Exercise``, or of what is called for ``EXERCISE``."""
+    """Yield the calls that create an exercise: ``Exercise(…)``, or what is assigned to ``EXERCISE``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "EXERCISE":
             node = node.value
@@ -36,7 +39,7 @@ def _exercises(tree: ast.AST) -> Iterator[ast.Call]:
 
 
 def _texts(field: ast.expr) -> Iterator[ast.Constant]:
-    """Yield the strings of a field: its own, or those of a tuple or of a dict's values."""
+    """Yield the string nodes of a field: itself, or those in a tuple or in a dict's values."""
     if isinstance(field, ast.Constant) and isinstance(field.value, str):
         yield field
     parts = field.values if isinstance(field, ast.Dict) else getattr(field, "elts", ())

@@ -1,4 +1,4 @@
-"""How far a translation is, and what in it is out of step with the English."""
+"""The progress of a translation, and its problems."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ from collections.abc import Iterable, Iterator
 from tools.authoring.translation import catalogues, checks
 
 
-def table(language: str) -> list[str]:
-    """Return a line for each catalogue: how many of its texts are translated."""
+def progress_lines(language: str) -> list[str]:
+    """Return one line of text per .po catalogue: its name, translated and total messages, percentage.
+
+    Fuzzy messages do not count as translated.
+    """
     lines = []
     for name in catalogues.sources():
-        catalog = catalogues.load(catalogues.catalogue(name, language), language)
+        catalog = catalogues.load(catalogues.catalogue_path(name, language), language)
         done, count = len(catalogues.finished(catalog)), len(catalog)
         lines.append(f"{name:40} {done:5} of {count:5}  {done / count if count else 1:6.1%}")
     return lines
 
 
 def problems(language: str) -> list[str]:
-    """Return all that is wrong: texts without a translation, changed, gone, or translated into something
-    else."""
+    """Return all problems of a language's catalogues: missing, fuzzy, obsolete or incorrect translations."""
     base = catalogues.LANGUAGES / language / "terms.tsv"
     sources = catalogues.sources()
-    found = [problem for name in sources for problem in _of(name, sources[name](), language, base)]
+    found = [
+        problem for name in sources for problem in _catalogue_problems(name, sources[name](), language, base)
+    ]
     for path in sorted((catalogues.LANGUAGES / language).rglob("*.po")):
         name = path.relative_to(catalogues.LANGUAGES / language).as_posix().removesuffix(".po")
         if name not in sources:
@@ -30,22 +34,25 @@ def problems(language: str) -> list[str]:
     return found
 
 
-def _of(name: str, texts: Iterable[catalogues.Text], language: str, base) -> Iterator[str]:
-    old = catalogues.load(catalogues.catalogue(name, language), language)
+def _catalogue_problems(name: str, texts: Iterable[catalogues.Text], language: str, base) -> Iterator[str]:
+    """Yield the problems of one catalogue; ``base`` is the path of the language's terminology."""
+    old = catalogues.load(catalogues.catalogue_path(name, language), language)
     have = {entry.id: entry for entry in old if entry.id}
-    want = {entry.id: entry for entry in catalogues.fresh(texts, language) if entry.id}
+    want = {entry.id: entry for entry in catalogues.untranslated_catalogue(texts, language) if entry.id}
     for key, entry in want.items():
         english = entry.id if isinstance(entry.id, str) else entry.id[-1]
         place = f"{name}, {entry.locations[0][0]}: {_brief(english)}"
-        mine = have.pop(key, None)
-        if mine is None:
+        translated = have.pop(key, None)
+        if translated is None:
             yield f"{place}: new or changed, and not in the catalogue"
-        elif mine.fuzzy:
+        elif translated.fuzzy:
             yield f"{place}: changed; its translation is of the text before"
         else:
             yield from (
                 f"{place}: {problem}"
-                for other in ([mine.string] if isinstance(mine.string, str) else mine.string)
+                for other in (
+                    [translated.string] if isinstance(translated.string, str) else translated.string
+                )
                 for problem in checks.problems(english, other, base)
             )
     for english in have:
@@ -53,5 +60,6 @@ def _of(name: str, texts: Iterable[catalogues.Text], language: str, base) -> Ite
 
 
 def _brief(text: str) -> str:
+    """Return a text on one line, shortened to 70 characters, in quotes."""
     text = " ".join(text.split())
     return repr(text if len(text) <= 70 else text[:67] + "…")

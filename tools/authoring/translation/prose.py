@@ -1,7 +1,7 @@
-"""Markdown taken apart into the pieces that are translated, and put together again.
+"""Splits Markdown into the pieces that are translated, and replaces them.
 
 A piece is a heading, a paragraph, an item of a list, a row of a table or a comment of a Python program.
-Other code, formulas, markup alone and what has no words stay as they are.
+Other code, formulas, mere markup and pieces without words stay unchanged.
 """
 
 from __future__ import annotations
@@ -22,28 +22,27 @@ _ALT = re.compile(r"\b(?:alt|title)=\"([^\"]*)\"")
 
 
 def has_words(text: str) -> bool:
-    """Tell whether a piece has words outside code, addresses, pictures, formulas and markup."""
+    """Return whether a piece has words outside code, URLs, formulas and markup; alternative texts count."""
     return any(map(_WORDS.search, [_NOT_WORDS.sub(" ", text), *_ALT.findall(text)]))
 
 
 def rewrite(markdown: str, change: Callable[[str], str], leave: frozenset[str] = frozenset()) -> str:
-    """Return Markdown with each piece that has words handed to ``change``, and what that returns in its
-    place.
+    """Return Markdown with each piece that has words replaced by what ``change`` returns for it.
 
-    ``leave`` names generated parts (``<!-- NAME:begin -->`` to ``<!-- NAME:end -->``) that are not taken
-    apart.
+    ``leave`` names generated parts (``<!-- NAME:begin -->`` to ``<!-- NAME:end -->``) that stay unchanged.
     """
     done: list[str] = []
     held: list[str] = []
 
     def finish() -> None:
+        """Append the collected lines as one piece, changed."""
         if held:
             first, rest = held[0], held[1:]
             lead, text = _ITEM.fullmatch(first).groups() if _ITEM.fullmatch(first) else ("", first)
             lead = lead or re.match(r"\s*", text).group()
             whole = "\n".join([text.strip(), *(line.strip() for line in rest)])
             whole = re.sub(r"(?<![\\])\n", " ", whole) if "<br" not in whole else whole
-            badges = "".join(_BADGE.findall(whole))  # there only while the course has a name
+            badges = "".join(_BADGE.findall(whole))  # present only if the course has a repository
             bare = _BADGE.sub("", whole)
             done.append(lead + (change(bare) + badges if has_words(bare) else whole))
             held.clear()
@@ -63,7 +62,7 @@ def rewrite(markdown: str, change: Callable[[str], str], leave: frozenset[str] =
             elif line.strip().startswith(fenced) or (fenced == "$$" and line.rstrip().endswith("$$")):
                 fenced = ""
                 if begun is not None:
-                    done[begun:] = code.comments("\n".join(done[begun:]), change).split("\n")
+                    done[begun:] = code.rewrite_comments("\n".join(done[begun:]), change).split("\n")
             done.append(line)
         elif not line.strip() or re.fullmatch(r"\s*(\|?[-:| ]+\||---+|<!--.*-->)\s*", line):
             finish()
@@ -87,7 +86,7 @@ def rewrite(markdown: str, change: Callable[[str], str], leave: frozenset[str] =
 
 
 def pieces(markdown: str, leave: frozenset[str] = frozenset()) -> list[str]:
-    """Return the pieces of a text that have words, in their order."""
+    """Return the pieces of Markdown that have words, in order; parts named in ``leave`` are left out."""
     found: list[str] = []
     rewrite(markdown, lambda piece: found.append(piece) or piece, leave)
     return found
