@@ -25,7 +25,7 @@ from course_lessons.lesson04.drawings import scaled_gradients, share_lost
 from course_lessons.lesson04.gains import Gains
 from course_lessons.lesson04.logits_loss import logits_loss
 from course_lessons.lesson04.networks import digits_on, mlp, small_cnn
-from course_lessons.shared.checking import through_file
+from course_lessons.shared.checking import save_and_load
 from course_lessons.shared.edited import edited
 from course_lessons.shared.precision import gradients_lost, scaling_device, zeroed
 from course_utils import measure
@@ -188,7 +188,7 @@ def test_a_checkpoint_brings_the_scaler_back_on_the_simulated_device(sim):
     x, y = examples(sim)
     for factor in (1, 1e6, 1, 1):
         amp_step(model, x * factor, y, F.cross_entropy, optimizer, scaler, HALF)
-    state = through_file(checkpoint(model, optimizer, scaler))
+    state = save_and_load(checkpoint(model, optimizer, scaler))
     again = training(sim)
     for part, name in zip(again, ("model", "optimizer", "scaler"), strict=True):
         part.load_state_dict(state[name])

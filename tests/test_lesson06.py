@@ -24,7 +24,7 @@ from course_lessons.lesson06 import snapshots
 from course_lessons.lesson06.challenge import plain_cost, plain_step, step_cost
 from course_lessons.lesson06.state_bytes import state_bytes
 from course_lessons.shared import memory
-from course_lessons.shared.checking import one_thread, quick_collection
+from course_lessons.shared.checking import fast_gc, one_thread
 from course_utils.exercises import lesson as exercises
 from simgpu.machine import MACHINE
 
@@ -426,7 +426,7 @@ LIMIT = 20_000
 @pytest.mark.everywhere
 def test_the_search_survives_100_random_models(record_property):
     _survives(0)  # imports what is imported late
-    with one_thread(), quick_collection():
+    with one_thread(), fast_gc():
         found = sorted(_survives(seed) for seed in range(100))
     assert found[0] > 0 and sum(n < LIMIT for n in found) > 80, "most must meet the end of memory"
     record_property(

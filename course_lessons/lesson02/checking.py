@@ -14,7 +14,7 @@ from course_utils.exercises import Judge
 from simgpu.counters import Counters
 
 
-def second() -> torch.device:
+def second_device() -> torch.device:
     """Return a device other than the CPU: the simulated one, or ``meta`` if there is none (then say so)."""
     if simgpu.unavailable_reason() is not None:
         print(_("Judged without the simulated device: values on the CPU, places on the meta device."))

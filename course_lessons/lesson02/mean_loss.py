@@ -7,7 +7,7 @@ from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import nearly
 
-from .checking import second
+from .checking import second_device
 from .feed import Feed
 
 
@@ -26,7 +26,7 @@ def _blocking_loop(batches, step, device):
 
 def _check_answer(answer, judge):
     """Check the mean, and on a simulated device races, memory freed too early, and the modelled time."""
-    device = second() if simgpu.unavailable_reason() is None else torch.device("cpu")
+    device = second_device() if simgpu.unavailable_reason() is None else torch.device("cpu")
     if device.type == "cpu":
         print(_("Judged without the simulated device: only the value, not the time."))
     for n in (5, 8, 6):

@@ -10,7 +10,7 @@ from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 
-from .checking import equal, second
+from .checking import equal, second_device
 
 
 def move(batch, device):
@@ -64,7 +64,7 @@ def _sample_batches():
 
 def _check_answer(answer, judge):
     """Check that the tensors of each batch move to the device that is given, and nothing else changes."""
-    device = second()
+    device = second_device()
     trips = [(batch, device) for batch in _sample_batches()]
     if device.type != "meta":  # and back: not the best device, but the one that is named
         trips += [(move(batch, device), torch.device("cpu")) for batch in _sample_batches()]

@@ -7,7 +7,7 @@ from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import nearly
 
-from .checking import count_copies, equal, run_once, second
+from .checking import count_copies, equal, run_once, second_device
 
 
 def normaliser(mean, std):
@@ -36,7 +36,7 @@ def _make_cases():
 
 def _check_answer(answer, judge):
     """Check results on the CPU and on another device, and that mean and std are buffers which are saved."""
-    device = second()
+    device = second_device()
     for mean, std, images in _make_cases():
         module = judge.is_a(answer(mean, std), nn.Module, _("a module"))
         right = normaliser(mean, std)(images)

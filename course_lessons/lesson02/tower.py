@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from course_language import _
 from course_utils.exercises import Exercise
 
-from .checking import equal, run_once, second
+from .checking import equal, run_once, second_device
 
 
 def tower(sizes):
@@ -28,7 +28,7 @@ def tower(sizes):
 
 def _check_answer(answer, judge):
     """Check the parameters' shapes and devices, and the outputs on the CPU and on another device."""
-    device = second()
+    device = second_device()
     torch.manual_seed(3)
     for sizes in ([5, 4, 3], [7, 2], [6, 5, 4, 3], [4, 4, 4, 4]):
         module = judge.is_a(answer(list(sizes)), nn.Module, _("a module"))

@@ -12,7 +12,7 @@ from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference, nearly
 
-from .checking import count_copies, second
+from .checking import count_copies, second_device
 
 
 def train_step(model, optimizer, images, labels, device):
@@ -43,7 +43,7 @@ MISTAKES = known_mistakes_of(
 
 def _device_for_steps():
     """Return the simulated device, or the CPU where there is none."""
-    device = second()
+    device = second_device()
     return torch.device("cpu") if device.type == "meta" else device
 
 

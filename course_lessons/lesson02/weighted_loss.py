@@ -11,7 +11,7 @@ from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference, nearly
 
-from .checking import equal, run_once, second
+from .checking import equal, run_once, second_device
 
 
 def weighted_loss(counts, device):
@@ -66,7 +66,7 @@ def _validated_loss(answer, counts, device, judge):
 
 def _check_answer(answer, judge):
     """Check the weights, the other settings of the loss, and its value on two devices."""
-    device, cpu = second(), torch.device("cpu")
+    device, cpu = second_device(), torch.device("cpu")
     _compare_to_reference(lambda counts: _validated_loss(answer, counts, cpu, judge).weight, judge)
     torch.manual_seed(3)
     for counts, target in zip(_COUNTS, (device, device, cpu, device, cpu), strict=True):

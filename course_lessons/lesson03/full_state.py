@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from course_language import _
-from course_lessons.shared.checking import made_batches, through_file
+from course_lessons.shared.checking import made_batches, save_and_load
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import same
 
@@ -56,9 +56,9 @@ def _check_answer(answer, judge):
     run = _TrainingRun(seed=3)
     run.train(5)
     parts = run.model, run.optimizer, run.scheduler
-    complete = through_file(full_state(*parts))
+    complete = save_and_load(full_state(*parts))
     got = answer(*parts)
-    after = through_file(full_state(*parts))
+    after = save_and_load(full_state(*parts))
     for key in ("torch_rng", "python_rng", "model", "optimizer", "scheduler"):
         if not same(complete[key], after[key]):
             diagnosis = "moved-generator" if key.endswith("rng") else "changed-input"
@@ -78,7 +78,7 @@ def _check_answer(answer, judge):
         if key.endswith("rng") and isinstance(value, (int, float)):
             judge.no("a-seed", seen=f'"{key}": {value!r}', expected=_("the state of a generator"))
     try:
-        got = through_file(got)
+        got = save_and_load(got)
     except (pickle.PicklingError, pickle.UnpicklingError, RuntimeError, AttributeError, TypeError):
         seen = _("`torch.load(..., weights_only=True)` refuses what was saved")
         expected = _("tensors, numbers, strings, and lists, tuples and dicts of them")

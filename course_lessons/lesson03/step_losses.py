@@ -5,7 +5,7 @@ from torch.nn import functional as F
 
 import simgpu
 from course_language import _
-from course_lessons.shared.checking import keeps, made_batches
+from course_lessons.shared.checking import made_batches, refuse_changed_inputs
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 
@@ -57,7 +57,7 @@ _compare_losses = over(step_losses, _make_case, len(_SIZES), _MISTAKES_IN_RESULT
 
 def _check_answer(answer, judge):
     """Check the weights, the losses, and how often a value is read from the device."""
-    _compare_weights(keeps(answer, judge, 1), judge)
+    _compare_weights(refuse_changed_inputs(answer, judge, 1), judge)
     _compare_losses(answer, judge)
     device = torch.device("cpu") if simgpu.unavailable_reason() else simgpu.first()
     batches = [(x.to(device), y.to(device)) for x, y in made_batches((4, 4, 4, 4))]

@@ -11,7 +11,7 @@ from course_language import _
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
-from ..shared.checking import made_batches, one_thread, through_file
+from ..shared.checking import made_batches, one_thread, save_and_load
 from .runs import Run
 
 
@@ -48,7 +48,7 @@ def _check_answer(answer, judge):
             seen = _("the keys {keys}").format(keys=", ".join(map(str, state)) or _("(none)"))
             judge.no(diagnosis, seen=seen, expected=", ".join(right))
         try:
-            through_file(state)
+            save_and_load(state)
         except (pickle.PickleError, AttributeError, TypeError, RuntimeError) as error:
             judge.no("not-plain", seen=str(error).splitlines()[0], expected=_("plain state"))
         for name, whole in right.items():

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ..shared.checking import Alive, Calls
+from ..shared.checking import Calls, LiveTensors
 
 
 def _logging_method(name: str) -> Callable[..., Any]:
@@ -118,7 +118,7 @@ class Run:
         self.autocast_for: list[str] = []
         self.own_scalers = 0
         self.device_read = False
-        self.hidden = Alive()
+        self.hidden = LiveTensors()
         self.start = _weights(self.model)
         for parameter in self.model.parameters():  # left over from an earlier step
             parameter.grad = torch.full_like(parameter, 0.5)

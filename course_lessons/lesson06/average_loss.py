@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_language import _
-from course_lessons.shared.checking import Alive, one_thread
+from course_lessons.shared.checking import LiveTensors, one_thread
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
@@ -32,7 +32,7 @@ class _Evaluation:
         torch.manual_seed(len(sizes))
         self.model = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 3)).eval()
         self.pairs = [(torch.randn(n, 6), torch.randint(3, (n,))) for n in sizes]
-        self.alive = {what: Alive() for what in ("saved activations", "batches", "outputs")}
+        self.alive = {what: LiveTensors() for what in ("saved activations", "batches", "outputs")}
         self.held = []
         self.graphs = self.trained = 0
         hook = self.model.register_forward_hook(lambda _, args, out: self._record_output(out))

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import simgpu
 from course_lessons.shared import memory
-from course_lessons.shared.checking import Alive
+from course_lessons.shared.checking import LiveTensors
 from simgpu import worker
 
 from .checking import Block
@@ -69,7 +69,7 @@ def after(step, size):
     x, y = torch.randn(size, model[-1].in_features), torch.randint(10, (size,))
     F.cross_entropy(model(x[:9]), y[:9]).backward()  # gradients that zero_grad() must clear
     before = [p.detach().clone() for p in model.parameters()]
-    watch, passes, updates = Alive(), [], []
+    watch, passes, updates = LiveTensors(), [], []
     for block in model[:-1]:
         block.watch = watch
     model[0].calls = passes

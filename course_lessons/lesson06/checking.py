@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_language import _
-from course_lessons.shared.checking import Alive
+from course_lessons.shared.checking import LiveTensors
 
 
 class Block(nn.Module):
@@ -25,7 +25,7 @@ class Block(nn.Module):
         self.up = nn.Linear(width, inner)
         self.down = nn.Linear(inner, width)
         self.dropout = dropout
-        self.watch: Alive | None = None
+        self.watch: LiveTensors | None = None
         self.calls: list[int] | None = None
 
     def forward(self, x: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from course_language import _
-from course_lessons.shared.checking import Alive, how_far_off, one_thread
+from course_lessons.shared.checking import LiveTensors, one_thread, relative_error
 from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
@@ -35,11 +35,11 @@ def _check_answer(answer, judge):
         judge.expect("output", got["output"], right["output"], alike=close)
         judge.expect(_("parameters without a gradient"), sum(g is None for g in got["gradients"]), 0)
         judge.expect(_("x.grad is None"), got["input"] is None, not x_requires_grad)
-        off = how_far_off(got["gradients"], right["gradients"])
-        if off > 1e-4 or (x_requires_grad and how_far_off([got["input"]], [right["input"]]) > 1e-4):
+        off = relative_error(got["gradients"], right["gradients"])
+        if off > 1e-4 or (x_requires_grad and relative_error([got["input"]], [right["input"]]) > 1e-4):
             late = _forward_and_backward(_LATE, x_requires_grad, dropout)["gradients"]
             diagnosis = "other-dropout" if dropout else "wrong-value"
-            if how_far_off(got["gradients"], late) < 1e-4:
+            if relative_error(got["gradients"], late) < 1e-4:
                 diagnosis = "late-binding"
             seen = _("gradients {off:.0%} off").format(off=off)
             judge.no(diagnosis, seen=seen, expected=_("the same gradients"))
@@ -85,7 +85,7 @@ def _forward_and_backward(run, x_requires_grad, dropout, judge=None):
         blocks' activations in bytes.
     """
     torch.manual_seed(0)
-    watch, calls = Alive(), []
+    watch, calls = LiveTensors(), []
     blocks = [Block(8, 32, dropout) for _ in range(_DEPTH)]
     for block in blocks:
         block.watch = watch

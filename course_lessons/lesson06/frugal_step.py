@@ -4,7 +4,7 @@ import torch
 
 import simgpu
 from course_language import _
-from course_lessons.shared.checking import how_far_off, keeps, one_thread
+from course_lessons.shared.checking import one_thread, refuse_changed_inputs, relative_error
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
@@ -47,7 +47,7 @@ TOLERANCE = 0.02
 def _check_answer(answer, judge):
     """Check weights, loss and number of passes; then memory and modelled time on a simulated device."""
     for size in (10, 13, 11, ROWS):
-        right, got = after_plain_step(size), after(keeps(answer, judge, 1, 2), size)
+        right, got = after_plain_step(size), after(refuse_changed_inputs(answer, judge, 1, 2), size)
         if size == ROWS and got.passes > MOST_PASSES:
             seen = _("{passes} passes through the first block for {rows:,} rows").format(
                 passes=got.passes, rows=ROWS
@@ -59,7 +59,7 @@ def _check_answer(answer, judge):
             )
         judge.expect(_("dtypes of the weights"), got.dtypes, {torch.float32})
         judge.expect(_("a loss with a graph"), getattr(got.loss, "requires_grad", False), False)
-        if (off := how_far_off(got.change, right.change)) > TOLERANCE:
+        if (off := relative_error(got.change, right.change)) > TOLERANCE:
             diagnosis = "many-steps" if got.updates > 1 else _diagnosis_by_weights(got.change, size)
             seen = _("weights whose change is {off:.1%} off that of the plain step ({size:,} rows)").format(
                 off=off, size=size
@@ -100,7 +100,7 @@ def _check_answer(answer, judge):
 def _diagnosis_by_weights(change, size):
     """Return the diagnosis of the known mistake with the same change of the weights, or "wrong-value"."""
     for diagnosis, known_mistakes in FRUGAL_MISTAKES.items():
-        if any(how_far_off(change, after(mistake, size).change) < TOLERANCE for mistake in known_mistakes):
+        if any(relative_error(change, after(mistake, size).change) < TOLERANCE for mistake in known_mistakes):
             return diagnosis
     return "wrong-value"
 

@@ -8,7 +8,7 @@ import math
 import torch
 
 from course_language import _
-from course_lessons.shared.checking import quick_collection
+from course_lessons.shared.checking import fast_gc
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 
@@ -46,7 +46,7 @@ _SEARCHES = (  # the largest batch that fits, start, limit
 )
 
 
-@quick_collection()
+@fast_gc()
 def _check_answer(answer, judge):
     """Check the searches, the default arguments, and that other errors than OutOfMemoryError are raised."""
     for search in _SEARCHES:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 import simgpu
 from course_language import _
-from course_lessons.shared.checking import how_far_off
+from course_lessons.shared.checking import relative_error
 from course_utils.exercises import Exercise, Judge, lesson
 from course_utils.exercises.values import diff_texts, nearly, rounded
 from course_utils.number_format import seconds
@@ -80,7 +80,7 @@ def judge_result(letter: str, got: Run, judge: Judge, known_mistakes: Mapping[st
         judge.no(seen=_("steps with the weights on the CPU"), expected=_("on {here}").format(here=here))
     judge.expect(_("steps of the given optimizer"), got.optimizer_steps, right.optimizer_steps)
     judge.expect(_("numbers in the list"), len(listed), len(right.result))
-    off = how_far_off(got.moved, right.moved)
+    off = relative_error(got.moved, right.moved)
     trained, alike = off <= tolerance, nearly(tolerance, 1e-6)(listed, right.result)
     if trained and alike:
         return
@@ -95,10 +95,10 @@ def judge_result(letter: str, got: Run, judge: Judge, known_mistakes: Mapping[st
         judge.no("rounded", seen=f"{listed[0]:.7g}", expected=f"{right.result[0]:.7g}")
     for diagnosis, loop in known_mistakes.items():
         mistake = _cpu_run(letter, loop)
-        if how_far_off(mistake.moved, right.moved) <= tolerance:
+        if relative_error(mistake.moved, right.moved) <= tolerance:
             follows = trained and nearly(1e-3, 1e-6)(listed, mistake.result)
         else:
-            follows = not trained and how_far_off(got.moved, mistake.moved) <= max(1e-3, tolerance)
+            follows = not trained and relative_error(got.moved, mistake.moved) <= max(1e-3, tolerance)
         if follows:
             judge.no(diagnosis, seen=seen, expected=expected)
     judge.no(seen=seen, expected=expected)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from course_language import _
-from course_lessons.shared.checking import Alive, Operations, one_thread, tensors_in
+from course_lessons.shared.checking import LiveTensors, Operations, one_thread, tensors_in
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
@@ -39,7 +39,7 @@ class _Encoding:
         self._batches = [torch.randn(*size, 3, dtype=dtype) for size in sizes]
         with torch.no_grad():
             self.right = [self.encoder(x) for x in self._batches]
-        self.given, self.inner, self.outputs = Alive(), Alive(), Alive()
+        self.given, self.inner, self.outputs = LiveTensors(), LiveTensors(), LiveTensors()
         self._made = {}  # the storages made during the call, with their bytes
         self.encoder.register_forward_hook(self._record_output)
         self.encoder[1].register_forward_hook(lambda _, args, out: self.inner.add(out))

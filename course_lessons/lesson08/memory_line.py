@@ -5,7 +5,7 @@ import weakref
 import numpy as np
 
 from course_language import _
-from course_lessons.shared.checking import quick_collection
+from course_lessons.shared.checking import fast_gc
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -146,7 +146,7 @@ print(round(slope), round(start))  # 32 bytes for each input, and 104 more
 ```""",
     ),
     reference=memory_line,
-    check_answer=quick_collection()(_compare_to_reference),
+    check_answer=fast_gc()(_compare_to_reference),
     why="With the first step's peak, your program would fit the card and stop in the second step. An "
     "out-of-memory error in step 2 can have this cause.",
     diagnoses={

@@ -5,7 +5,7 @@ from torch import nn
 
 import simgpu
 from course_language import _
-from course_lessons.shared.checking import keeps
+from course_lessons.shared.checking import refuse_changed_inputs
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.devices import synchronize
 from course_utils.exercises import Exercise
@@ -77,7 +77,7 @@ _compare_to_reference = ComparesToReference(
 
 def _check_answer(answer, judge):
     """Check the values on the CPU, then values and waits on a simulated device."""
-    answer = keeps(answer, judge, 1)
+    answer = refuse_changed_inputs(answer, judge, 1)
     _compare_to_reference(answer, judge)  # on the CPU no copy is late
     if simgpu.unavailable_reason():
         print(_("Judged without the simulated device: only the values, not the waits."))

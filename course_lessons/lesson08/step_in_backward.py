@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_language import _
-from course_lessons.shared.checking import Alive, how_far_off, one_thread
+from course_lessons.shared.checking import LiveTensors, one_thread, relative_error
 from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise
 
@@ -41,7 +41,7 @@ def _train_three_steps(make_optimizer, fuse=None):
     model = _make_network()
     parameters = list(model.parameters())
     before = [p.detach().clone() for p in parameters]
-    gradients, gradients_left, unchanged = Alive(), [], []
+    gradients, gradients_left, unchanged = LiveTensors(), [], []
     for p in parameters:
         if p.requires_grad:
             p.register_post_accumulate_grad_hook(lambda p: gradients.add(p.grad))
@@ -90,11 +90,11 @@ def _check_answer(answer, judge):
                     largest=largest, usual=usual
                 ),
             )
-        off = how_far_off(changes, right)
+        off = relative_error(changes, right)
         if off > 1e-4:
             forgetful = _train_three_steps(make_optimizer, _FORGETFUL)[0]
             judge.no(
-                "forgets" if how_far_off(changes, forgetful) < 1e-4 else "wrong-value",
+                "forgets" if relative_error(changes, forgetful) < 1e-4 else "wrong-value",
                 seen=_("weights whose change is {off:.0%} off after three steps").format(off=off),
                 expected=_("those of backward(), step() and zero_grad()"),
             )

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 import simgpu
 from course_language import _
 from course_lessons.shared import memory
-from course_lessons.shared.checking import keeps, one_thread
+from course_lessons.shared.checking import one_thread, refuse_changed_inputs
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -86,7 +86,7 @@ _compare_to_reference = ComparesToReference(
 @one_thread()
 def _check_answer(answer, judge):
     """Check lines and weights on the CPU, then waits and rates on a simulated device."""
-    _compare_to_reference(keeps(answer, judge, 1), judge)
+    _compare_to_reference(refuse_changed_inputs(answer, judge, 1), judge)
     if problem := simgpu.unavailable_reason():
         print(_("Judged on the CPU alone, where nothing waits. {problem}").format(problem=problem))
         return

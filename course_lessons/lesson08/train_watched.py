@@ -10,7 +10,7 @@ from torch.nn import functional as F
 import simgpu
 from course_language import _
 from course_lessons.shared import memory
-from course_lessons.shared.checking import keeps, one_thread
+from course_lessons.shared.checking import one_thread, refuse_changed_inputs
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import ComparesToReference
@@ -100,7 +100,7 @@ _compare_to_reference = ComparesToReference(
 @one_thread()
 def _check_answer(answer, judge):
     """Check result, steps and weights on the CPU, then the number of waits on a simulated device."""
-    _compare_to_reference(keeps(answer, judge, 1), judge)
+    _compare_to_reference(refuse_changed_inputs(answer, judge, 1), judge)
     if simgpu.unavailable_reason():
         print(_("Judged without the simulated device: the result, not the reads."))
         return

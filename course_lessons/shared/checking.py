@@ -37,7 +37,7 @@ def made_batches(sizes: Sequence[int], seed: int = 1) -> Batches:
     ]
 
 
-def through_file(state: object) -> Any:
+def save_and_load(state: object) -> Any:
     """Save a state with ``torch.save`` in memory, and load it with ``weights_only=True``."""
     file = io.BytesIO()
     torch.save(state, file)
@@ -71,7 +71,7 @@ def norm(tensors: Sequence[Tensor]) -> float:
     return math.sqrt(sum(float(t.double().square().sum()) for t in tensors))
 
 
-def how_far_off(got: Sequence[Tensor], right: Sequence[Tensor]) -> float:
+def relative_error(got: Sequence[Tensor], right: Sequence[Tensor]) -> float:
     """Return the relative error, ``norm(got - right) / norm(right)``; if ``right`` is 0, the absolute one."""
     return norm([g - r for g, r in zip(got, right, strict=True)]) / (norm(right) or 1.0)
 
@@ -91,7 +91,7 @@ def one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def quick_collection() -> Iterator[None]:
+def fast_gc() -> Iterator[None]:
     """Make ``gc.collect()`` ignore the existing objects in the block: an answer may call it often."""
     gc.freeze()
     try:
@@ -107,7 +107,7 @@ def tensors_in(value: object) -> list[Tensor]:
     return [value] if isinstance(value, Tensor) else []
 
 
-def keeps(answer: Callable[..., Any], judge: Judge, *positions: int) -> Callable[..., Any]:
+def refuse_changed_inputs(answer: Callable[..., Any], judge: Judge, *positions: int) -> Callable[..., Any]:
     """Wrap an answer so that it is refused if it modifies tensors in the arguments at these positions.
 
     The refusal is the diagnosis ``"changed-input"``; other arguments may be modified. Tensors that are not on
@@ -128,7 +128,7 @@ def keeps(answer: Callable[..., Any], judge: Judge, *positions: int) -> Callable
     return call
 
 
-class Alive:
+class LiveTensors:
     """Counts the bytes of the watched tensors that are still allocated, and their ``peak``."""
 
     def __init__(self) -> None:

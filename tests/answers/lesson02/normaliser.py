@@ -36,7 +36,7 @@ def _norm_layer(mean, std):
 _ATTRIBUTES = _with_line("self.{0} = torch.tensor({0}).view(-1, 1, 1)")
 WRONG = {
     "stays": _ATTRIBUTES,
-    "made-there": _with_line("self.{0} = torch.tensor({0}).view(-1, 1, 1).to(second())"),
+    "made-there": _with_line("self.{0} = torch.tensor({0}).view(-1, 1, 1).to(second_device())"),
     "trained": _with_line("self.{0} = nn.Parameter(torch.tensor({0}).view(-1, 1, 1))"),
     "moves-by-hand": edited(
         _with_line(""),

@@ -5,7 +5,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from course_lessons.lesson02.checking import second
+from course_lessons.lesson02.checking import second_device
 from course_lessons.lesson02.tower import tower
 from course_lessons.shared.edited import edited
 
@@ -13,7 +13,7 @@ _IN_A_LIST = edited(tower, {"nn.ModuleList(": "list("})
 
 
 def _born_there(sizes):
-    with torch.device(second()):
+    with torch.device(second_device()):
         return tower(sizes)
 
 
