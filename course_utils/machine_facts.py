@@ -52,11 +52,18 @@ def gather() -> dict[str, Any]:
         except (ImportError, OSError, AttributeError) as error:
             facts["torch"]["error"] = _first_line(error)
         else:
-            import simgpu
-
             _add_torch_facts(facts)
-            facts["simulated"] = simgpu.unavailable_reason() is None
+            facts["simulated"] = _can_simulate()
     return facts
+
+
+def _can_simulate() -> bool:
+    """Return whether the simulated GPU runs here; with a PyTorch too old to import it, it does not."""
+    try:
+        import simgpu
+    except (ImportError, AttributeError):
+        return False
+    return simgpu.unavailable_reason() is None
 
 
 def memory_gb() -> float | None:
