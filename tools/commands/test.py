@@ -102,9 +102,9 @@ def _changed_stages(root: Path) -> tuple[Stage, ...]:
     files, exercises = select_tests(root, changed)
     stages = list(LINT) if files or exercises else [*LINT, *QUICK]
     if files:
-        stages.append(Stage("tests of what changed", ("pytest", *files, "-m", ALONE, *TOGETHER, "-x")))
+        stages.append(Stage("tests of what changed", ("pytest", *files, "-m", ALONE, *TOGETHER)))
     if exercises:
-        call = ("pytest", "tests/test_exercises.py", "-k", " or ".join(exercises), "-x")
+        call = ("pytest", "tests/test_exercises.py", "-k", " or ".join(exercises))
         stages.append(Stage("exercises that changed", call))
     return tuple(stages)
 

@@ -204,7 +204,7 @@ _CARDS: tuple[tuple[str, tuple[str, ...]], ...] = (
 def profile_of(hardware: str) -> str:
     """Return the name of the profile that models a card; Unsupported if there is none.
 
-    The first matching pattern of `_CARDS` is used.
+    The first matching pattern of `_CARDS` is used, else a profile whose name stands in ``hardware``.
     """
     for pattern, candidates in _CARDS:
         if re.search(pattern, hardware, re.IGNORECASE):
@@ -214,4 +214,8 @@ def profile_of(hardware: str) -> str:
             if candidates:
                 raise Unsupported(f"there is no profile {candidates[0]!r} yet")
             break
+    else:  # a card that has a profile, and no variants
+        for name in profiles.names():
+            if re.search(rf"\b{re.escape(name)}\b", hardware, re.IGNORECASE):
+                return name
     raise Unsupported(f"no profile stands for the card {hardware!r}")
