@@ -55,12 +55,13 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
     """Return the best device that works, and show a card with its capabilities.
 
     Each candidate is tested, by a matrix product, and on the simulated device by training too,
-    because every kernel can fail although the driver is present.
+    because every kernel can fail although the driver is present. As a side effect, the simulated device is
+    enabled if it is tested, and `simgpu.disable_for` called for the device that is returned.
 
     Parameters
     ----------
     prefer
-        A device such as ``"cuda:1"`` or ``"cpu"``. By default the environment variable
+        A device such as ``"cuda:1"``, ``"sim"`` or ``"cpu"``. By default the environment variable
         ``COURSE_DEVICE``, if set; else the first that works of CUDA or ROCm, XPU, MPS, the simulated
         device and the CPU.
     quiet
@@ -118,8 +119,9 @@ def synchronize(device: torch.device | str | None = None) -> None:
 def problem_with(device: torch.device) -> str | None:
     """Return None if a small matrix product on the device is right, else a description of the problem.
 
-    The simulated device must also pass `simgpu.self_test`, a small training: a new release of PyTorch may
-    need operators that it does not implement.
+    The description is the first line of PyTorch's error, or a sentence in the chosen language. The simulated
+    device must also pass `simgpu.self_test`, a small training: a new release of PyTorch may need operators
+    that it does not implement.
     """
     expected = torch.full((8, 8), 16.0)
     try:
@@ -229,7 +231,7 @@ def _advice(can: Abilities) -> str:
 
 
 def no_gpu_notice() -> None:
-    """If there is no GPU, print how to get one. Called by `start` on Colab and Kaggle."""
+    """If there is no GPU, print how to get one; else do nothing. Called by `start` on Colab and Kaggle."""
     if not any(_is_available(kind) for kind in ("cuda", "xpu", "mps")):
         print(
             _("This session has no GPU. Every lesson runs all the same. {better_device}").format(
@@ -253,7 +255,11 @@ def _is_available(kind: str) -> bool:
 
 
 def _requested_device(text: str, requested_by: str) -> torch.device:
-    """Return the device that a text names; `DeviceError`, naming who requested it, if it does not work."""
+    """Return the device that a text such as ``"cuda:1"`` names, after a test that it works.
+
+    `DeviceError` if it does not, or if PyTorch does not know the text. ``requested_by`` is the function or
+    environment variable that the message names.
+    """
     try:
         first = simgpu.first() if text.split(":")[0] == "sim" else None
         device = first if text == "sim" else torch.device(text)

@@ -51,8 +51,9 @@ class Door:
 class Report:
     """The result of `examine`: the doors, a description of the machine, and one sentence of advice.
 
-    ``machine`` maps a label, such as ``"memory"``, to a text; ``facts`` is what `gather` returned.
-    ``can_run`` is whether the course runs here at all: whether torch imports; a CPU is enough.
+    ``machine`` maps an English label, such as ``"memory"``, to a text in the chosen language; ``facts`` is
+    what `gather` returned. ``can_run`` is whether the course runs here at all: whether torch imports; a CPU
+    is enough.
     """
 
     doors: tuple[Door, ...]
@@ -66,7 +67,10 @@ class Report:
         return asdict(self)
 
     def _rows(self) -> list[tuple[str, str, str]]:
-        """Return (name, state, text) for each door, and with state "" for each fact about the machine."""
+        """Return (name, state, text) for each door, and with state "" for each fact about the machine.
+
+        States are in English, names for display.
+        """
         doors = [(f"{i}. {door.name}", door.state, door.seen) for i, door in enumerate(self.doors, 1)]
         return doors + [(_(name), "", value) for name, value in self.machine.items()]
 
@@ -132,7 +136,10 @@ def judge(facts: Facts) -> tuple[Door, ...]:
 
 
 def advise(facts: Facts, doors: Sequence[Door]) -> str:
-    """Return one sentence for the learner: the next thing to do, or that the GPU or CPU is ready to use."""
+    """Return one sentence for the learner: the next thing to do, or that the GPU or CPU is ready to use.
+
+    ``facts`` and ``doors`` are what `gather` and `judge` returned.
+    """
     platform, memory = facts["platform"], facts.get("memory_gb")
     if not facts["torch"]["imports"]:
         return doors[0].remedy
@@ -285,7 +292,8 @@ def _architectures(facts: Facts) -> Door:
 def _is_older_than_all(arch: str, listed: Sequence[str]) -> bool:
     """Return whether an NVIDIA GPU's compute capability is lower than all of a wheel's architectures.
 
-    If so, an older build is needed; else, even in a gap within the list, a newer one.
+    If so, an older build is needed; else, even in a gap within the list, a newer one. ``arch`` and
+    ``listed``, which is not empty, are as for `wheel_supports`.
     """
     own, *others = (
         (int(match[1]), int(match[2]))
@@ -390,7 +398,7 @@ def _gpu_names(facts: Facts) -> str:
 
 
 def _badge(state: str) -> str:
-    """Return the HTML of a coloured label with a door's state."""
+    """Return the HTML of a coloured label with a door's (English) state, translated."""
     # White text on these colours is readable on light and dark pages; the word carries the meaning too.
     states = (N_("open"), N_("shut"), N_("unknown"))
     colour = dict(zip(states, ("#0b6bcb", "#b45309", "#6b7280"), strict=True))[state]
@@ -398,7 +406,7 @@ def _badge(state: str) -> str:
 
 
 def _machine(facts: Facts) -> dict[str, str]:
-    """Return the description of the machine for a report: label to text."""
+    """Return the description of the machine for a report: English label to translated text."""
     versions = [f"{name} {version}" for name, version in facts["versions"].items() if version]
     return {
         N_("where"): f"{_PLATFORMS[facts['platform']]}: {facts['system']}",

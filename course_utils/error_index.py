@@ -103,9 +103,10 @@ class Entry:
 
 @cache
 def entries(language: str = "en") -> tuple[Entry, ...]:
-    """Return the entries of all pages in a language, in the same order for each language.
+    """Return the entries of all pages in a language, in the same order for each, so they can be paired.
 
-    ValueError, with the title, for an entry that does not have the form `_ENTRY`.
+    ``language`` is a code, such as ``"zh"``; one without pages has no entries. ValueError, with the title,
+    for an entry that does not have the form of the regular expression `_ENTRY`.
     """
     result, heads = [], (re.escape(translation(language).gettext(head)) for head in _HEADS)
     form = re.compile(_ENTRY.format(*heads), re.DOTALL)
@@ -258,7 +259,10 @@ def _spell_corrected(word: str) -> str:
 
 
 def _matched_prefix_words(parts: tuple[str, ...], message: str) -> int:
-    """Return how many words of a template, from its beginning, a message contains in order."""
+    """Return how many words of a template, from its beginning, a message contains in order.
+
+    ``message`` has a space at both ends.
+    """
     position = words = 0
     for part in parts:
         index = message.find(f" {part} ", position)
@@ -368,8 +372,9 @@ def _bm25_scores(words: set[str], is_message: bool) -> dict[int, float]:
 def find(text: str, most: int = 3) -> list[Entry]:
     """Return the entries that explain an error message, a traceback, a log or some words, best first.
 
-    There are ``most`` at most, and none if no entry explains enough of the text. An entry in `WRAPPERS` that
-    matches too takes the last place, if it would be left out.
+    They are the English ones, whatever the language of the text; `render` translates them. There are
+    ``most`` at most, and none if no entry explains enough of the text. An entry in `WRAPPERS` that matches
+    too takes the last place, if it would be left out.
     """
     lines = dict.fromkeys(map(normalize, text.splitlines()))  # without duplicates: a log repeats lines
     message = " ".join(filter(None, lines))
@@ -406,7 +411,7 @@ def find(text: str, most: int = 3) -> list[Entry]:
 
 
 def render(found: list[Entry], make_link: Callable[[str, str], str]) -> str:
-    """Return the Markdown text of the first entry, followed by links to the others.
+    """Return the Markdown text of the first entry, followed by links to the others; there must be one.
 
     ``make_link(text, path)`` returns the text of a link; ``path`` is relative to the repository's root, or a
     URL. Entries are translated into the chosen language.
@@ -446,8 +451,9 @@ def plain_text_link(text: str, path: str) -> str:
 def explain(error: BaseException | str | None = None) -> None:
     """Print what an error means, how to fix it, and which lesson is about it; in a notebook, display it.
 
-    ``error`` is an exception, its message, or some words of that. By default it is the session's last error
-    (``sys.last_value``), which may have been raised on purpose, or by your answer in a check.
+    That is the text of the entry that fits best, in the chosen language, with links to others; or that there
+    is none. ``error`` is an exception, its message, or some words of that. By default it is the session's
+    last error (``sys.last_value``), also one that a cell expected, or that an answer raised in a check.
     """
     from IPython.display import Markdown, display
 

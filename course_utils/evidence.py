@@ -116,7 +116,7 @@ def kind_of_file(path: Path) -> str | None:
 
 
 def read_records(path: Path) -> list[Measurement]:
-    """Return the results of one file; cached until the file changes.
+    """Return the results of one file, in its order; cached until the file changes.
 
     Raises
     ------
@@ -142,7 +142,10 @@ def _read_cached(path: Path, mtime_ns: int, size: int) -> tuple[Measurement, ...
 
 
 def load(path: Path) -> dict[str, Any]:
-    """Return the parsed JSON of one file of records; cached until the file changes.
+    """Return the parsed JSON of one file of records, unchecked but for its schema version.
+
+    The dict itself is cached until the file changes, so don't modify it. ``checked`` in
+    ``tools/records/checks.py`` validates the content too.
 
     Raises
     ------

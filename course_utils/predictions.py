@@ -103,7 +103,10 @@ class Prediction:
         show(self._display(answer, verdict, comment))
 
     def _restore_earlier_guess(self) -> None:
-        """If this session has no guess, restore the one in the progress file, as after a kernel restart."""
+        """If this session has no guess, restore the one in the progress file, as after a kernel restart.
+
+        The answer then counts as revealed.
+        """
         earlier_guess = progress_file.first_guess(self.id, self.unit) if self.guess is None else None
         if earlier_guess is not None:
             with suppress(UnusableError):  # damaged, or one of other choices
@@ -240,7 +243,10 @@ def predict(prediction_id: str, *guess: object, unit: str = "", choices: Sequenc
 
 
 def score(guess: float, found: Found, unit: str = "") -> tuple[Verdict, str]:
-    """Compare a guess with the result; return the verdict and a sentence. The rules: `Prediction.reveal`."""
+    """Compare a guess with the result; return the verdict and a sentence. The rules: `Prediction.reveal`.
+
+    Guess and result are in ``unit``. The sentence is in the chosen language, the verdict in English.
+    """
     high = guess > found.high
     side = _("too high") if high else _("too low")
     beyond = max(found.low - guess, guess - found.high, 0.0)
@@ -356,7 +362,10 @@ def _matching_choice(value: object, choices: Sequence[str]) -> str | None:
 
 
 def _finite_number(value: Any) -> float:
-    """Return a number, or an array or tensor of one element, as a finite float; else `UnusableError`."""
+    """Return a number, or an array or tensor of one element, as a finite float; else `UnusableError`.
+
+    Neither a text such as ``"3.5"`` nor a bool is a number.
+    """
     try:
         if hasattr(value, "item"):
             value = value.item()

@@ -17,7 +17,9 @@ is_dated = re.compile(r".+_mine_\d{4}-\d\d-\d\d(_\d+)?\.ipynb").fullmatch
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a notebook to ``NAME_mine_DATE.ipynb``, or with ``_2``, ``_3`` if that exists.
+    """Rename a notebook to ``NAME_mine_YYYY-MM-DD.ipynb``, or with ``_2``, ``_3`` if that exists.
+
+    The date is today's; the folder stays. OSError if it cannot be renamed.
 
     Returns
     -------

@@ -60,7 +60,10 @@ __all__ = [
 
 
 def unavailable_reason() -> str | None:
-    """Return why this process cannot have the simulated device, as one sentence, or None if it can."""
+    """Return why this process cannot have the simulated device, as one sentence, or None if it can.
+
+    The sentence is in the chosen language.
+    """
     try:
         from torch.utils.backend_registration import (  # noqa: F401
             _setup_privateuseone_for_python_backend,
@@ -255,7 +258,10 @@ def host_work(seconds: float, name: str = N_("host work")) -> None:
 
 @contextlib.contextmanager
 def count() -> Iterator[Counters]:
-    """Return a context manager that counts launches, synchronizations and copies; yields `Counters`."""
+    """Return a context manager that counts launches, synchronizations and copies; yields `Counters`.
+
+    They count during the block, on all devices, and can be read in it and later.
+    """
     counters = Counters()
     MACHINE.counting.append(counters)
     try:

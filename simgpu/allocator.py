@@ -105,7 +105,7 @@ class Usage:
         self.count, self.bytes, self.requested = self.stats = (Stat(), Stat(), Stat())
 
     def add(self, size: int, requested: int) -> None:
-        """Count one more block or segment, of ``size`` bytes."""
+        """Count one more block or segment, of ``size`` bytes for a request of ``requested``."""
         self.count.add(1)
         self.bytes.add(size)
         self.requested.add(requested)
@@ -116,7 +116,7 @@ class Usage:
         self.requested.add(nbytes)
 
     def remove(self, size: int, requested: int) -> None:
-        """Count one block or segment less, of ``size`` bytes."""
+        """Count one block or segment less, of ``size`` bytes for a request of ``requested``."""
         self.count.current -= 1
         self.bytes.current -= size
         self.requested.current -= requested
@@ -180,7 +180,7 @@ class Pool:
         del self.by_start[address], self.by_end[address + size]
 
     def clear(self) -> None:
-        """Remove all free chunks."""
+        """Remove all free chunks; ``blocks`` and ``segments`` stay."""
         self.chunks.clear()
         self.by_start.clear()
         self.by_end.clear()
@@ -486,7 +486,10 @@ class Allocator:
         return pool.chunks[position]
 
     def _fail(self, size: int) -> NoReturn:
-        """Count an out-of-memory error for a request of ``size`` bytes, and raise torch.OutOfMemoryError."""
+        """Count an out-of-memory error for a request of ``size`` bytes, and raise torch.OutOfMemoryError.
+
+        Called in a change, which ends.
+        """
         self._ooms += 1
         self._in_change = False
         if self.on_event:
@@ -494,7 +497,10 @@ class Allocator:
         raise torch.OutOfMemoryError(self._out_of_memory(_segment_size(size)))
 
     def _release_idle(self) -> None:
-        """Return the segments without a block in use to the driver; `_in_change` is set by the caller."""
+        """Return the segments without a block in use to the driver.
+
+        The caller holds the lock and sets `_in_change`.
+        """
         for pool in (self._small, self._large):
             for chunk in pool.idle_segments():
                 size, _, segment = chunk
@@ -506,7 +512,10 @@ class Allocator:
                     self.on_event("segment_free", segment.address, size)
 
     def _out_of_memory(self, nbytes: int) -> str:
-        """Return CUDA's out-of-memory message for a request of ``nbytes``, with this device's figures."""
+        """Return an out-of-memory error's text: CUDA's, with "sim" for "CUDA" and this device's figures.
+
+        ``nbytes`` is the size of the segment that did not fit.
+        """
         allocated, reserved = self._blocks.bytes.current, self._segments.bytes.current
         return (
             f"sim out of memory. Tried to allocate {format_size(nbytes)}. GPU {self.index} has a total "
@@ -539,7 +548,12 @@ class Allocator:
             self._pending_frees.pop(0)
 
     def _rebuild(self) -> None:
-        """Recompute the free chunks and current figures from the segments held and the blocks in use."""
+        """Recompute, after an interrupted change, the free chunks and current figures from the two sets.
+
+        The sets are the segments held and the blocks in use. Peaks and totals stay.
+
+        The caller holds the lock.
+        """
         live, held = list(self._live_blocks), list(self._segments_held)
         for pool in (self._small, self._large):
             pool.clear()
@@ -555,7 +569,7 @@ class Allocator:
         self._in_change = False
 
     def _recount(self, usage: Usage, segments: list[Segment]) -> None:
-        """Set the current values of ``usage`` to those of these segments."""
+        """Set the current values of ``usage`` to those of these segments; peaks and totals stay."""
         sizes = [segment.size for segment in segments]
         usage.recount(sizes, sizes)
 

@@ -50,7 +50,7 @@ FLOAT32_RESULT = (
 WIDEST = (
     "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add stack cat"
 )
-"""These run in the widest dtype among their tensors."""
+"""These run in float32 if the dtypes of their tensors that autocast may cast differ; see `_to_widest`."""
 
 COMPOSITE = (
     "cross_entropy_loss nll_loss_nd pairwise_distance lstm.input lstm.data gru.input gru.data "
@@ -98,7 +98,7 @@ def _cast(x: Any, dtype: torch.dtype) -> Any:
 
 
 def _cast_all(fixed_dtype: torch.dtype | None, op: Any) -> Callable[..., Any]:
-    """Return the autocast kernel that casts all tensors to ``fixed_dtype``, then calls ``op``.
+    """Return the autocast kernel that casts what is eligible to ``fixed_dtype``, then calls ``op``.
 
     None means the dtype of the autocast context in effect at the call.
     """
@@ -113,7 +113,7 @@ def _cast_all(fixed_dtype: torch.dtype | None, op: Any) -> Callable[..., Any]:
 
 
 def _float32_result(op: Any) -> Callable[..., Any]:
-    """Return the autocast kernel that casts the first tensor to float32, unless ``dtype`` is passed."""
+    """Return the autocast kernel that casts the first argument to float32, unless ``dtype`` is passed."""
     names = [a.name for a in op._schema.arguments]
     position = names.index("dtype") if "dtype" in names else None
 
@@ -130,7 +130,10 @@ def _float32_result(op: Any) -> Callable[..., Any]:
 
 
 def _to_widest(op: Any) -> Callable[..., Any]:
-    """Return the autocast kernel that casts all tensors to float32 if their dtypes differ."""
+    """Return the autocast kernel that casts to float32 what is eligible, if its dtypes differ.
+
+    Tensors that are not (`_is_eligible`), such as those of integers, are neither cast nor compared.
+    """
 
     def rule(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(_KEYS):
@@ -171,9 +174,10 @@ def clear_cache() -> None:
 
 
 def register(library: Any, fallback: Any) -> list[Callable[..., Any]]:
-    """Register the autocast kernels for the simulated device, and return them.
+    """Register the autocast kernels for the simulated device; return those that Dynamo must skip.
 
-    ``library`` is the torch.library.Library of the namespace aten, ``fallback`` that of all namespaces.
+    They are all but that of `BANNED`, which raises. Operations on no list fall through. ``library`` is the
+    torch.library.Library of the namespace aten, ``fallback`` that of all namespaces.
     """
     fallback.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     registered: list[Callable[..., Any]] = []

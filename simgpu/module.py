@@ -44,7 +44,10 @@ class Event:
         device.clock.wait(stream.stream_id if stream else device.stream, self._time)
 
     def query(self) -> bool:
-        """Return whether the event has been reached by now, or was never recorded."""
+        """Return whether the event has been reached by now, or was never recorded.
+
+        If it was recorded, a call advances the host's clock by a microsecond, so that a polling loop ends.
+        """
         return self._device is None or _query(self._device, self._time)
 
     def synchronize(self) -> None:
@@ -73,7 +76,10 @@ class Event:
 
 
 class Stream:
-    """A queue of operations that run in order, concurrently with those of other streams."""
+    """A queue of operations that run in order, concurrently with those of other streams.
+
+    In a ``with`` block it is its device's current stream. ``priority`` is ignored.
+    """
 
     def __init__(self, device: _DeviceLike = None, priority: int = 0, *, _number: int | None = None) -> None:
         self._device = MACHINE.device(device)
@@ -97,7 +103,7 @@ class Stream:
         MACHINE.count_synchronization()
 
     def query(self) -> bool:
-        """Return whether the stream has completed its queued work."""
+        """Return whether the stream has completed its queued work; see `Event.query`."""
         return _query(self._device, self._device.clock.mark(self.stream_id))
 
     def wait_stream(self, stream: Stream) -> None:
@@ -169,7 +175,10 @@ class SimMemory(types.ModuleType):
     def _record_memory_history(
         self, enabled: str | None = "all", *_: Any, max_entries: int = sys.maxsize, **__: Any
     ) -> None:
-        """Start to record on all devices; ``enabled=None`` stops. CUDA's other arguments are ignored."""
+        """Start to record on all devices, or go on; ``enabled=None`` stops, and discards the history.
+
+        CUDA's other arguments are ignored.
+        """
         for device in MACHINE.devices:
             device.record_history(max_entries if enabled else None)
 
@@ -184,7 +193,10 @@ class SimMemory(types.ModuleType):
 
 
 class SimModule(types.ModuleType):
-    """The module ``torch.sim``: the functions of ``torch.cuda``. Memory is in bytes, time is modelled."""
+    """The module ``torch.sim``: the functions of ``torch.cuda``. Memory is in bytes, time is modelled.
+
+    A ``device`` is a ``torch.device``, a text such as ``"sim:1"``, an index, or None: the current device.
+    """
 
     Event = Event
     Stream = Stream
@@ -250,7 +262,7 @@ class SimModule(types.ModuleType):
         return Stream(device, _number=0)
 
     def set_stream(self, stream: Stream) -> None:
-        """Make a stream the current one of its device."""
+        """Make a stream the current one of its device; the current device stays."""
         stream._device.stream = stream.stream_id
 
     def memory_allocated(self, device: _DeviceLike = None) -> int:
@@ -325,7 +337,7 @@ class SimModule(types.ModuleType):
         )
 
     def is_bf16_supported(self, including_emulation: bool = True) -> bool:
-        """Return whether bfloat16 is supported, by emulation or, with False, by the hardware."""
+        """Return whether the current device supports bfloat16: by emulation or, with False, by hardware."""
         profile = MACHINE.device().profile
         return bool(profile.bf16_flops or (including_emulation and profile.bf16_emulated_flops))
 

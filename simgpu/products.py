@@ -66,7 +66,10 @@ def gemms_of(name: str, args: tuple[Any, ...], out: Any) -> tuple[str, tuple[Gem
 def _conv_gemms(
     x: Tensor, weight: Tensor, stride: Any, transposed: bool, groups: int, out: Tensor
 ) -> tuple[str, tuple[Gemm, ...]]:
-    """Return kind and GEMMs of a convolution; ``out`` is its result."""
+    """Return a convolution's kind, see `gemms_of`, and its one GEMM, or none if it is depthwise.
+
+    ``out`` is its result. Only shapes are used; ``stride`` decides whether Winograd's algorithms may be used.
+    """
     if transposed:  # a convolution's input gradient as a forward pass
         x, out = out, x
     in_channels, kernel_size = weight.shape[1], math.prod(weight.shape[2:])
@@ -92,7 +95,7 @@ def _conv_gemms(
 def _conv_backward_gemms(
     grad: Tensor, x: Tensor, weight: Tensor, stride: Any, groups: int, mask: Any
 ) -> tuple[str, tuple[Gemm, ...]]:
-    """Return kind and GEMMs of a convolution's backward pass.
+    """Return the kind, see `gemms_of`, and the GEMMs of a convolution's backward pass: at most two.
 
     ``mask`` says which gradients are computed: input, weight, bias.
     """
@@ -173,7 +176,7 @@ def is_unaligned(matrices: Iterable[Tensor], elements_per_load: int) -> bool:
 
 
 def bytes_of(tensors: Iterable[Tensor]) -> int:
-    """Return the bytes of the tensors' elements; an expanded dimension counts as 1."""
+    """Return the bytes of the tensors' elements in total; an expanded dimension counts as 1."""
     total = 0
     for t in tensors:
         count = t.element_size()

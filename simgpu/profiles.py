@@ -55,7 +55,7 @@ class Shared:
 
 @cache
 def shared() -> Shared:
-    """Return the figures that all cards share."""
+    """Return the figures that all cards share; cached."""
     figures = _read("shared")
     values = {key: figure["value"] for key, figure in figures.items()}
     return Shared(sources={key: f["source"] for key, f in figures.items()}, **values)
@@ -137,7 +137,10 @@ class Profile:
         object.__setattr__(self, "latency_cache", {})
 
     def emulates(self, unit: str) -> bool:
-        """Return whether the tensor cores lack a unit's format, so that ordinary cores compute."""
+        """Return whether the tensor cores lack a unit's format, so that ordinary cores compute.
+
+        ``unit`` is a key of `rates`; only ``"bf16"`` and ``"tf32"`` can be lacking.
+        """
         lacks = {"bf16": self.bf16_flops, "tf32": self.tf32_flops}
         return lacks.get(unit, True) is None
 
@@ -154,7 +157,7 @@ def names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Profile:
-    """Return the profile with a name; case and spaces are ignored (``"rtx4090"``).
+    """Return the profile with a name; case and spaces are ignored (``"rtx4090"``). It is cached.
 
     Raises
     ------
@@ -182,6 +185,8 @@ class Spread(NamedTuple):
 
 def spread(machine: str, single: bool = False) -> Spread:
     """Return the range of measured over modelled times, for a card by its key or its (simulated) name.
+
+    It always includes 1.
 
     Parameters
     ----------
@@ -211,7 +216,7 @@ def _normalized(name: object) -> str:
 
 @cache
 def _load(key: str) -> Profile:
-    """Return the profile with a key of ``profiles.json``."""
+    """Return the profile with a key of ``profiles.json``, spelled exactly as there (``"A100-40GB"``)."""
     entry = _read("profiles")[key]
     figures = entry["figures"]
     return Profile(

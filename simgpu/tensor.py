@@ -511,7 +511,11 @@ def _padded_meta(x: Any) -> Any:
 
 
 def _sync_metadata(tensor: SimTensor) -> None:
-    """Set a tensor's sizes, strides, offset and memory to those of its payload, after a resize."""
+    """Give a tensor the sizes, strides and offset of its payload, and more device memory if that needs it.
+
+    After an operation that may resize in place (``resize_``, ``set_``, ``out=``, views in place). Memory
+    never shrinks; a payload that is not strided changes nothing.
+    """
     payload = tensor._payload
     if payload.layout is not torch.strided:
         return
@@ -624,7 +628,7 @@ def _is_host_tensor(x: Any) -> bool:
 
 
 def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Handle ``aten.copy_``: copies on a device, between devices, to and from the host."""
+    """Handle ``aten.copy_``: copies on a device, between devices, to and from the host; return the target."""
     target, source, *rest = args
     if not isinstance(source, Tensor):
         exact = {float: torch.float64, complex: torch.complex128}.get(type(source))
@@ -689,7 +693,10 @@ def _copy_to_host(target: Tensor, source: SimTensor, non_blocking: bool) -> None
 
 
 def _to_copy(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Handle ``aten._to_copy``, that is ``Tensor.to`` with a copy."""
+    """Handle ``aten._to_copy``, that is ``Tensor.to`` with a copy; return the copy.
+
+    With ``non_blocking`` to the CPU it is pinned, and has zeros until the copy ends.
+    """
     source, to = args[0], kwargs.get("device")
     if not isinstance(source, SimTensor):  # straight from the host: as the CPU's own kernel does it
         _check_supported(source)
@@ -850,7 +857,7 @@ def _has_generator(kwargs: dict[str, Any], args: tuple[Any, ...], device: Device
 
 
 def _may_be_lazy(tensors: list[SimTensor]) -> bool:
-    """Return whether a payload may be lazily conjugated or negated."""
+    """Return whether any tensor's payload may be lazily conjugated or negated."""
     for tensor in tensors:  # a loop, because this runs for every operation
         payload = tensor._payload
         if payload.is_complex() or payload.is_neg():

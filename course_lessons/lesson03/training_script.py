@@ -48,7 +48,9 @@ def source(names: Mapping[str, Any]) -> str:
 
 
 def start(work: Path, name: str) -> subprocess.Popen[str]:
-    """Start ``train.py`` in the folder ``work``, with ``work/name`` as the folder of its checkpoints.
+    """Start the script ``work/train.py`` in a process, with ``work/name`` as the folder of its checkpoints.
+
+    That folder is made if there is none; the working directory and standard error are this process's.
 
     Returns
     -------
@@ -65,7 +67,10 @@ def start(work: Path, name: str) -> subprocess.Popen[str]:
 
 
 def kill_at(process: subprocess.Popen[str], words: str) -> None:
-    """Print the process's output, and kill it at the first line that contains ``words``."""
+    """Print the process's output, and kill it at the first line that contains ``words``.
+
+    Returns when it is dead; without such a line, when its output has ended. Its pipe is closed.
+    """
     for line in process.stdout:
         print(line, end="")
         if words in line:

@@ -156,8 +156,10 @@ class Run:
             self.log += ["bare step"] if finite else ["bare step", "blind step"]
 
     def step_made(self, back: float = 0.0) -> dict[str, Any]:
-        """Return a step's result: ``"moved"``, the total change of the weights, flattened; ``"scale"``; and
-        ``"back"``, the value that the answer returned.
+        """Return a step's result as a dict.
+
+        ``"moved"`` is the change of the weights since the run began, flattened; ``"scale"`` the scaler's; and
+        ``"back"`` the argument, the value that the answer returned.
         """
         with self.scaler.by_itself():
             moved = _weights(self.model) - self.start
@@ -176,7 +178,12 @@ _DEVICES = ("device", "get_device", "is_cuda", "is_cpu", "is_mps", "is_xpu")
 
 @contextmanager
 def watched(run: Run, judge: object) -> Iterator[None]:
-    """Record in ``run`` what an answer does in the block, without warnings; with no judge do nothing."""
+    """Clear ``run``'s log, and record in it too what its hooks cannot see of the answer in the block.
+
+    That is: calls that wait for the device, reads of a tensor's device, device types given to autocast, and
+    scalers created. Warnings are suppressed. Without a judge (falsy), as the reference is run, the block runs
+    as it is, and the hooks add to the log.
+    """
     if not judge:
         yield
         return

@@ -67,7 +67,10 @@ def _draw_lanes(
     kind: str,
     names: Sequence[int] = (),
 ) -> None:
-    """Draw the bars of each rank; ``names`` are the numbers of real ranks."""
+    """Draw the bars of each rank; ``names`` are the numbers of real ranks.
+
+    Times are in seconds; ``kind`` is ``"measured"`` or ``"modelled"``.
+    """
     unit, scale = _time_unit(end - begin)
     fig, ax = plt.subplots(figsize=(8.8, 0.75 * len(lanes) + 1.2), layout="constrained")
     rank_texts = []
@@ -112,7 +115,7 @@ def _time_unit(length: float) -> tuple[str, float]:
 
 
 def _merge_close_bars(bars: Sequence[_Bar], gap: float) -> Iterable[_Bar]:
-    """Merge unnamed bars that are less than ``gap`` apart."""
+    """Return the bars sorted by start; unnamed ones that are less than ``gap`` seconds apart are merged."""
     joined: list[_Bar] = []
     for start, end, name in sorted(bars):
         if joined and not name and not joined[-1][2] and start - joined[-1][1] < gap:
@@ -123,7 +126,7 @@ def _merge_close_bars(bars: Sequence[_Bar], gap: float) -> Iterable[_Bar]:
 
 
 def _covered_seconds(bars: Sequence[_Bar]) -> float:
-    """Return the total time in which at least one bar lasts."""
+    """Return the seconds in which at least one bar lasts."""
     total, until = 0.0, -math.inf
     for start, end, _ in sorted(bars):
         total += max(0.0, end - max(start, until))
@@ -138,9 +141,10 @@ def _draw_label(ax: Axes, text: str, x: float, y: float) -> None:
 
 
 def chunks(run: Run) -> None:
-    """Draw after each step of a run which ranks' numbers are summed in each element of each rank's tensor.
+    """Draw, for each step, the tensor of `cluster.marked` on every rank: whose numbers each element sums.
 
-    ``run`` is of a program that used ``cluster.marked``, with at most 6 ranks and 8 elements.
+    One row per rank, one square per element; a number that was added more than once is hatched. Prints a hint
+    instead unless every rank called ``marked``, or for more than 6 ranks or 8 elements.
     """
     n = len(run.marks)
     places = len(run.marks[0][0][1]) if all(run.marks) else 0
@@ -189,7 +193,10 @@ _TWICE = {"facecolor": "#222222", "hatch": "xxxx", "edgecolor": "#ff5555"}
 
 
 def ring(all_reduce: Callable[..., Any]) -> None:
-    """Run the learner's ``all_reduce(x, dist)`` on 4 ranks with 8 numbers each, and draw the `chunks`."""
+    """Run the learner's ``all_reduce(x, dist)`` on 4 ranks with 8 numbers each, and draw the `chunks`.
+
+    If it raises, or sends nothing, a line is printed instead.
+    """
     try:
         done = run(lambda dist: all_reduce(marked(dist, 8), dist), ranks=4, limit=10)
     except Exception as error:  # noqa: BLE001  (the check shows what the learner's function raised)
@@ -214,12 +221,15 @@ def _draw_element(ax: Axes, place: int, rank: int, counts: Sequence[int]) -> Non
 
 
 def _values_after_steps(marks: Sequence[tuple[int, list[float]]], steps: int) -> list[list[float]]:
-    """Return the values of a marked tensor after each step, from 0 on."""
+    """Return the values of a marked tensor after each step, from 0 (the start) on.
+
+    ``marks`` is an item of `Run.marks`: pairs of a number of steps and the values then.
+    """
     return [[values for at, values in marks if at <= step][-1] for step in range(steps + 1)]
 
 
 def _count_marks(value: float, n: int) -> list[int]:
-    """Return how often each of ``n`` ranks' marks is in a sum."""
+    """Return how often each of ``n`` ranks' marks is in a sum, by rank."""
     return [int(value // MARK**rank % MARK) for rank in range(n)]
 
 
@@ -298,7 +308,11 @@ def buckets(
 
 
 def _assign_buckets(layers: Mapping[str, int], first: int, cap: int) -> list[list[str]]:
-    """Assign layers to buckets, from last to first; a bucket is closed when it has reached its limit."""
+    """Assign layers to buckets, from last to first; a bucket is closed when it has reached its limit.
+
+    ``layers`` has each layer's bytes; ``first`` and ``cap`` are the limits of the first bucket and the
+    others.
+    """
     groups: list[list[str]] = [[]]
     held, limit = 0, first
     for name in reversed(layers):

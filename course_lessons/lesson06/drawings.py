@@ -21,7 +21,7 @@ _IDLE = {"facecolor": "white", "edgecolor": "#444444", "hatch": "///"}
 def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
     """Draw an allocator's ``most`` largest segments as bars, with the blocks that are in use.
 
-    ``segments`` is what ``torch.cuda.memory_snapshot()`` returns.
+    ``segments`` is what ``torch.cuda.memory_snapshot()`` returns; if it is empty, a line says so.
     """
     largest = sorted(segments, key=lambda segment: segment["total_size"], reverse=True)[:most]
     if not largest:
@@ -56,7 +56,10 @@ def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
 
 
 def turns(used: Mapping[str, Sequence[float]]) -> None:
-    """Draw the MiB in use after each iteration of some loops, by name; lines that coincide stay visible."""
+    """Draw the MiB in use after each turn (iteration) of some loops, a line for each loop.
+
+    ``used`` has for each loop's name the values after turn 1, 2, ...; lines that coincide stay visible.
+    """
     fig, ax = plt.subplots(layout="constrained")
     styles = itertools.cycle(((7.0, "-"), (4.0, "-"), (1.5, "--")))
     for (name, values), (width, dash), colour in zip(used.items(), styles, COLOURS, strict=False):
@@ -70,7 +73,8 @@ def turns(used: Mapping[str, Sequence[float]]) -> None:
 def batch_curve(rows: Sequence[int], peaks: Sequence[float], drawn: Sequence[object], kind: str) -> None:
     """Draw peak memory in MiB against the rows in a batch, and the curve that the learner has guessed.
 
-    Items of ``drawn`` that are not numbers are left out. ``kind`` is ``"measured"`` or ``"modelled"``.
+    ``drawn`` has the guess for each item of ``rows``, in MiB; what is not a number is left out. ``kind`` is
+    ``"measured"`` or ``"modelled"``.
     """
     pairs = zip(rows, drawn, strict=False)
     guesses = [(n, float(guess)) for n, guess in pairs if isinstance(guess, int | float)]

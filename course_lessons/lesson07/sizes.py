@@ -25,19 +25,20 @@ def fitted(
     make_step: Callable[..., Callable[[], object]],
     device: torch.device,
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the loops' arguments with batches that are large enough for a device.
+    """Return the loops' arguments; the second, fourth and fifth loop's batch is enlarged to suit a device.
 
-    A batch is doubled until a trace of two steps shows that the device is busy for 90 % of the time, or, in
-    the loop that reads values, that the host waits for 30 % of it; or until the next size, or four times
-    that, does not fit into the device's memory. On a CPU, which is host and device at once, the batches are
-    not changed.
+    A batch is doubled, at most `DOUBLINGS` times, until a trace of two steps shows that the device is busy
+    for 90 % of the time, or, in the fifth loop, which reads values, that the host waits for 30 % of it. It
+    ends earlier if four times the next batch (the lesson's largest change, `ROOM`) does not fit into the
+    device's memory. On a CPU, which is host and device at once, the batches are not changed.
 
     Parameters
     ----------
     loops
-        The keyword arguments of ``make_step`` for each of the five loops, in the lesson's order, by any name.
+        Keyword arguments of ``make_step`` for each of the five loops, in the lesson's order, under any keys.
+        ``batch`` is among them.
     make_step
-        Returns a training step; see the lesson.
+        Returns a training step; see the lesson. It takes ``times``, too: a factor on the batch.
     device
         The loops' device.
     """
@@ -58,7 +59,7 @@ def fitted(
 def _fits(
     make_step: Callable[..., Callable[[], object]], how: Mapping[str, Any], device: torch.device
 ) -> bool:
-    """Return whether a step runs without running out of memory."""
+    """Return whether a step with the arguments ``how`` runs without running out of the device's memory."""
     try:
         trace(make_step(**how), device, values=False)
     except torch.OutOfMemoryError:

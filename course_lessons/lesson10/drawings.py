@@ -105,7 +105,7 @@ def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tup
 
 
 def _draw_step(ax: Axes, step: timeline.Timeline, most: int) -> None:
-    """Draw one step: network, compute, and the number of whole layers."""
+    """Draw one step: network, compute, and the number of whole layers; ``most`` of them fill the height."""
     for what, (colour, hatch) in _LOOKS.items():
         corners = []
         for bar in (bar for bar in step.bars if bar.what == what):
@@ -135,8 +135,8 @@ def _draw_label(ax: Axes, x: float, y: float, text: str, size: float = 8.5) -> N
 def mesh(dimensions: Mapping[str, int], doing: Mapping[str, str]) -> None:
     """Draw a two-dimensional device mesh: its ranks, and the use of each dimension.
 
-    ``dimensions`` has the sizes of two named dimensions, rows first; ``doing`` says what the ranks along each
-    do.
+    ``dimensions`` has the sizes of two named dimensions, rows first; ``doing`` has, for the same names, a
+    text that says what the ranks along that dimension do.
     """
     (down, rows), (across, columns) = dimensions.items()
     fig, ax = plt.subplots(figsize=(8.8, 0.8 * rows + 1.5), layout="constrained")
@@ -178,7 +178,7 @@ def mesh(dimensions: Mapping[str, int], doing: Mapping[str, str]) -> None:
 def pipeline(run: Run) -> None:
     """Draw what each stage of a pipeline computes when, from a run of the simulated cluster.
 
-    Names of computations must begin with F (forward) or B (backward).
+    Names of computations must be F (forward) or B (backward) and the micro-batch's number, such as ``"F0"``.
     """
     stages = len(run.results)
     fig, ax = plt.subplots(figsize=(8.8, 0.5 * stages + 1.3), layout="constrained")
@@ -215,7 +215,8 @@ def pipeline(run: Run) -> None:
 def causal(ways: Mapping[str, Sequence[Sequence[int]]]) -> None:
     """Draw which rank computes which part of causal attention, for several ways to distribute the text.
 
-    ``ways`` has for each name, for each rank, the pieces of the text whose queries it has.
+    ``ways`` has for each name, for each rank, the numbers (from 0) of the pieces of the text whose queries it
+    has.
     """
     fig, axes = plt.subplots(1, len(ways), figsize=(8.8, 3.6), layout="constrained", squeeze=False)
     share_texts = []

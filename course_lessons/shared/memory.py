@@ -41,9 +41,9 @@ _LEGEND_LABELS = {"activations": _("activations and\ntemporary results")}
 def metering_device(device: torch.device | str) -> torch.device:
     """Return a device that counts its memory: this one if it does, else the simulated one.
 
-    CPU and Apple's MPS count neither peaks nor requests. If this PyTorch has no simulated device either, the
-    device itself is returned, and `Meter` raises ``ValueError`` for it. As a side effect, an earlier
-    ``simgpu.disable_for`` is reverted, so that the simulated device can be used.
+    CPU and Apple's MPS count neither the peak nor the bytes requested. For them, as a side effect, an earlier
+    ``simgpu.disable_for`` is reverted and the simulated device enabled. If this process cannot have one, the
+    device itself is returned, and `Meter` raises ``ValueError`` for it.
     """
     device = torch.device(device)
     if _counts_memory(device):
@@ -59,8 +59,8 @@ def by_kind(
 ) -> dict[str, int]:
     """Return the bytes that a model and its optimizer hold now, by kind: `KINDS` without ``"activations"``.
 
-    Storage shared by several tensors counts once. With ``device``, only tensors on it count. (Adam keeps its
-    step counters on the CPU.)
+    Storage shared by several tensors counts once. With ``device``, which for a GPU needs its index
+    (``"cuda:0"``), only tensors on it count. (Adam keeps its step counters on the CPU.)
     """
     parameters = list(model.parameters())
     kinds: dict[str, Iterable[Tensor]] = {
@@ -152,7 +152,7 @@ class Meter:
 
     @contextlib.contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Record what runs in a ``with`` block as a phase of this name."""
+        """Record what runs in a ``with`` block as a phase of this name, also if it raises."""
         phase = Phase(name, [self.now()])
         self.phases.append(phase)
         self._module.reset_peak_memory_stats(self.device)
@@ -165,7 +165,7 @@ class Meter:
 
     @property
     def peak(self) -> int:
-        """The peak bytes of all phases."""
+        """The peak bytes of all phases; there must be one."""
         return max(phase.peak for phase in self.phases)
 
     def rows(self) -> list[tuple[str, dict[str, int], int]]:
@@ -265,7 +265,10 @@ def _counts_memory(device: torch.device) -> bool:
 
 
 def scale(nbytes: float) -> tuple[int, str]:
-    """Return a binary unit that suits a size: its bytes and its name, such as ``(2**20, "MiB")``."""
+    """Return a unit that suits a size: its bytes and its name, such as ``(2**20, "MiB")``.
+
+    Below 1 KiB it is ``(1, "bytes")``.
+    """
     for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if nbytes >= size:
             return size, unit
@@ -306,7 +309,10 @@ class Need:
 
 @worker.run_in_worker
 def on_card(room: str, work: Callable[[torch.device], Any], *, expandable_segments: bool = False) -> Any:
-    """Run ``work(card)`` on a temporary simulated device with memory ``room``; return its result."""
+    """Run ``work(card)`` on a temporary simulated device with memory ``room``; return its result.
+
+    ``room`` is as in ``"300 MB"``. It runs where the simulated device is; see `worker.call`.
+    """
     with temporary_device(room, expandable_segments=expandable_segments) as card:
         return work(card)
 

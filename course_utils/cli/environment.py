@@ -34,10 +34,11 @@ def venv_python(venv: Path) -> Path:
 
 
 def child_environment(venv: Path) -> dict[str, str]:
-    """Return the environment variables for a program that uses only one virtual environment.
+    """Return all environment variables for a program that uses only one virtual environment.
 
-    So a kernel named ``python3`` in the user's home does not take precedence over the environment's, other
-    Pythons' packages are not imported, and bytecode is cached, or each kernel would compile PyTorch again.
+    They are this process's, changed so that a kernel named ``python3`` in the user's home does not take
+    precedence over the environment's, other Pythons' packages are not imported, no variable makes pip install
+    elsewhere, and bytecode is cached, or each kernel would byte-compile PyTorch again.
     """
     dropped = "PYTHONHOME PYTHONPATH PYTHONDONTWRITEBYTECODE __PYVENV_LAUNCHER__ PIP_TARGET PIP_PREFIX"
     env = {name: value for name, value in os.environ.items() if name not in dropped.split()}
@@ -57,7 +58,7 @@ def is_running_in(venv: Path) -> bool:
 
 
 def state(venv: Path) -> tuple[str, bool]:
-    """Return an environment's Python version, and whether it is complete.
+    """Return an environment's Python version, such as ``"3.12"``, and whether it is complete.
 
     The version is "" if it does not run or is older than 3.10. It is complete if it has torch, ipykernel
     and pip, and imports the course from the clone it is in.
@@ -97,7 +98,7 @@ def read_record(venv: Path) -> dict[str, Any]:
 
 
 def write_record(venv: Path, record: dict[str, Any]) -> None:
-    """Write the record of an environment atomically."""
+    """Write the record of an environment atomically; it replaces the earlier one."""
     part = venv / f"{RECORD_FILE}.part"
     part.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     os.replace(part, venv / RECORD_FILE)
@@ -106,6 +107,7 @@ def write_record(venv: Path, record: dict[str, Any]) -> None:
 def remove_unusable(venv: Path, made_by_course: bool) -> None:
     """Delete an unusable environment, if the course made it, so that a new one can be created.
 
+    Nothing is done if there is none, or an empty folder; a deletion is announced by a printed line.
     ``made_by_course`` is what its record says. `SetupError` if the course did not make it, or if its own
     Python is running.
     """
@@ -135,7 +137,10 @@ def remove_unusable(venv: Path, made_by_course: bool) -> None:
 
 
 def create(venv: Path, record: dict[str, Any], uv: Any, python: str, keep: bool) -> None:
-    """Create an environment with uv, and its record; with `keep`, it sees the running Python's packages."""
+    """Create an environment with uv, and its record; with `keep`, it sees the running Python's packages.
+
+    ``uv`` has the method ``run``; ``python`` is the interpreter, in the words of uv's option ``--python``.
+    """
     venv.mkdir(exist_ok=True)
     write_record(venv, record)
     words = ["--quiet", "--no-project", "--allow-existing", "--python", python, str(venv)]
@@ -155,5 +160,5 @@ def link_course(venv: Path) -> None:
 
 
 def _site_packages(venv: Path) -> Path:
-    """Return an environment's site-packages folder."""
+    """Return an environment's site-packages folder; the current folder if its Python does not run."""
     return Path(run_code(venv, "import sysconfig; print(sysconfig.get_path('purelib'))") or "")

@@ -25,12 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace, root: Path = ROOT) -> int:
     """Fast-forward the clone to the course's newest commit, or change nothing and raise.
 
-    Notebooks that both the learner and the course changed are renamed, see `set_aside`.
+    Notebooks that both the learner and the course changed are renamed, see `set_aside`; those that only the
+    learner changed stay. ``args`` is not used.
 
     Returns
     -------
     int
-        0 if the clone is up to date. What prevents the update is raised as `SetupError`.
+        0: the clone is up to date, now or already. What prevents the update is raised as `SetupError`, such
+        as another file that both changed.
     """
     if not (root / ".git").exists():
         raise SetupError(

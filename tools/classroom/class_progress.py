@@ -22,8 +22,8 @@ RAW = "progress.jsonl"
 class Standing:
     """A learner's result in one exercise.
 
-    ``outcome`` is ``"right"`` if any attempt was, else the last attempt's; ``tries`` counts the attempts up
-    to the first right one; ``diagnosis`` is the last attempt's, "" if solved.
+    ``outcome`` is ``"right"`` if any attempt was, else the last attempt's (``"not_yet"``, ...); ``tries``
+    counts the attempts up to the first right one; ``diagnosis`` is the last attempt's, "" if solved.
     """
 
     outcome: str
@@ -46,7 +46,7 @@ class Learner:
     attempts: tuple[Attempt, ...]
 
     def on(self, exercise: str) -> Standing | None:
-        """Return the learner's standing in an exercise, given its id; None if there is no attempt."""
+        """Return the learner's standing in an exercise, such as ``"01.speedup"``; None without an attempt."""
         tries = [attempt for attempt in self.attempts if attempt.exercise == exercise]
         if not tries:
             return None
@@ -91,7 +91,7 @@ class Classroom:
         return [exercise for exercise in exercises_by_id().values() if exercise.id.split(".")[0] in begun]
 
     def only(self, lessons: Sequence[str]) -> Classroom:
-        """Return a copy that has only the attempts in these lessons."""
+        """Return a copy that has only the attempts in these lessons, such as ``"01"``; learners all stay."""
         kept = [
             Learner(one.name, tuple(a for a in one.attempts if a.exercise.split(".")[0] in lessons))
             for one in self.learners
@@ -139,12 +139,17 @@ def collect(folder: Path, names: Mapping[str, str] | None = None) -> Classroom:
     Parameters
     ----------
     folder
-        Contains hand-in files ``*.json``, also one folder below, or a folder for each learner with a
-        ``progress.jsonl``, such as the home folders on a server. Of several files with the same name of a
-        learner the newest counts.
+        Contains hand-in files ``*.json``, also one folder below, or for each learner a folder of that name
+        with a ``progress.jsonl``, such as the home folders on a server. Of a learner's files only the newest
+        counts.
     names
-        Maps the name in a file to the name to show. If given, it is also the list of learners: files of
-        others are left out.
+        Maps a learner's name in hand-ins, or of the folder, to the name to show. If given, it is also the
+        list of learners.
+
+    Returns
+    -------
+    Classroom
+        Files that cannot be used, or are not of a learner on the list, are in its ``left_out``.
     """
     room = Classroom()
     newest: dict[str, tuple[datetime, tuple[Attempt, ...]]] = {}
@@ -197,6 +202,9 @@ def _files(folder: Path) -> list[Path]:
 
 def _read(path: Path, folder: Path) -> tuple[str, datetime, list[object]]:
     """Return the learner's name, the time and the entries of a hand-in or a progress file.
+
+    The time, with a time zone, is when a hand-in was made, or a progress file last modified. The name for the
+    latter is that of the folder below ``folder``.
 
     Raises
     ------

@@ -99,7 +99,7 @@ def build(course: Course, copies: Mapping[str, NotebookNode], output: Path, *, v
     copies
         The executed lessons by file name; the Chinese ones are ``zh/FILE``. The site has their languages.
     output
-        The site's folder; its contents are replaced.
+        The site's folder; it is replaced, also by a site with faults, unless Sphinx wrote none.
     visit
         Whether to request the URLs outside the site, too.
     """
@@ -131,7 +131,7 @@ def build(course: Course, copies: Mapping[str, NotebookNode], output: Path, *, v
 
 
 def print_sheets(folder: Path) -> int:
-    """Print every sheet to a PDF in a folder; return 1 if one cannot be printed."""
+    """Print every sheet to a PDF in a folder, and show its path; return 1 if one cannot be printed."""
     from tools.authoring.sheets import NO_BROWSER, SHEETS, find_browser, print_sheet
 
     if find_browser() is None:
@@ -145,7 +145,10 @@ def print_sheets(folder: Path) -> int:
 
 
 def _sphinx(builder: str, source: Path, output: Path) -> list[str]:
-    """Run a Sphinx builder, which prints its warnings; return a sentence if it fails or warns."""
+    """Run a Sphinx builder; return a sentence in a list if it fails or warns, else an empty list.
+
+    ``source`` is a folder named like its language, such as ``zh``. Warnings are printed.
+    """
     call = [sys.executable, "-m", "sphinx", "-b", builder, "-q", "-W", "--keep-going", "--no-color"]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(

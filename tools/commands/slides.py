@@ -27,7 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write each lesson's slides as a notebook; return 1 if one cannot be written, 2 for an unknown one."""
+    """Write each lesson's slides as a notebook, and keep one that exists already (perhaps with notes).
+
+    Return 1 if one cannot be written, 2 for an unknown lesson, else 0.
+    """
     return write_lessons(
         args,
         "live",
@@ -49,7 +52,8 @@ def for_slides(nb: NotebookNode) -> NotebookNode:
 def slide_type(cell: NotebookNode, following: NotebookNode | None) -> str:
     """Return a cell's slide type; ``following`` is the next cell or None.
 
-    A heading begins a slide; prose without a list, table, code or picture becomes speaker notes.
+    It is ``"slide"``, ``"subslide"``, ``"fragment"``, ``"notes"`` or ``"skip"``. A heading begins a slide;
+    prose without a list, table, code or picture becomes speaker notes.
     """
     if cell.id in ("setup", "footer"):
         return "skip"
@@ -62,7 +66,10 @@ def slide_type(cell: NotebookNode, following: NotebookNode | None) -> str:
 
 
 def _parts(cell: NotebookNode) -> list[NotebookNode]:
-    """Return a Markdown cell split before each level-2 heading, any other cell as it is."""
+    """Return a Markdown cell split before each level-2 heading, any other cell as it is.
+
+    Parts after the first have the cell's id with ``-1``, ``-2``, ...
+    """
     if cell.cell_type != "markdown":
         return [cell]
     parts = []

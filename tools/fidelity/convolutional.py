@@ -17,9 +17,10 @@ Act = Callable[[], nn.Module]
 def _conv_norm(
     inside: int, outside: int, k: int = 1, stride: int = 1, groups: int = 1, act: Act | None = None
 ):
-    """Return a convolution without bias, a batch norm, and an activation if one is given.
+    """Return, as one module, a convolution without bias, a batch norm, and an activation if one is given.
 
-    ``k`` is the kernel's side; the padding is ``k // 2``.
+    ``inside`` and ``outside`` are the numbers of channels; ``act`` returns a new activation. ``k`` is the
+    kernel's side; the padding is ``k // 2``.
     """
     conv = nn.Conv2d(inside, outside, k, stride, k // 2, groups=groups, bias=False)
     return nn.Sequential(conv, nn.BatchNorm2d(outside), *([act()] if act else []))
@@ -63,8 +64,8 @@ class Residual(nn.Module):
 def resnet(*depths: int, bottleneck=True, groups=1, squeeze=False, classes=CLASSES) -> nn.Sequential:
     """Return a ResNet, ResNeXt or SE-ResNeXt (He et al., 2015; Xie et al., 2016) for images of 3 channels.
 
-    ``depths`` are the numbers of blocks in each stage. A block is two 3×3 convolutions, or a bottleneck of
-    1×1, 3×3, 1×1 with the stride on the 3×3 ("v1.5").
+    ``depths`` are the numbers of blocks in each stage; ``squeeze`` adds squeeze and excitation. A block is
+    two 3×3 convolutions, or a bottleneck of 1×1, 3×3, 1×1 with the stride on the 3×3 ("v1.5").
     """
     layers: list[nn.Module] = [_conv_norm(3, 64, 7, 2, act=_relu), nn.MaxPool2d(3, 2, 1)]
     inside = 64

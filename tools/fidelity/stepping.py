@@ -50,7 +50,7 @@ BERT of very few numbers takes 0.43 of the time traced that it takes from Python
 def model_step(step: Step, profile: str) -> dict[str, float]:
     """Return a step's modelled ``"seconds"``, and its peak memory: ``"bytes"`` allocated and ``"reserved"``.
 
-    The result is cached.
+    The result is cached. ``profile`` is a name for `profiles.load`.
 
     Raises
     ------
@@ -69,7 +69,11 @@ def model_step(step: Step, profile: str) -> dict[str, float]:
 
 
 def _measure_step(step: Step, device: torch.device) -> dict[str, float]:
-    """Run a step on a simulated device without data, and read its clock and allocator."""
+    """Return the modelled seconds and peak bytes of a step on a simulated device, as `model_step` does.
+
+    Timed is a second step in training, and the only one in inference, unless its scores are kept; the peaks
+    cover all of them and cuBLAS's workspace. The device must be temporary: its clock's costs may be changed.
+    """
     clock, allocator = simgpu.clock(device), MACHINE.device(device).allocator
     if step.traced:
         clock.costs = costs(TRACED * clock.profile.host)

@@ -75,7 +75,11 @@ def read(path: str | Path) -> list[Row]:
 
 
 def _row(file: str, number: int, line: dict[str, str | None]) -> Row:
-    """Return a line of a table as a Row; ``number`` is its line number."""
+    """Return a line of either form of table as a Row: its texts unchanged, missing ones empty.
+
+    A line without a column "workload" is a single operator in float32 of NeuSight's table. ``number`` is the
+    line's number in ``file``.
+    """
     if "workload" in line:
         named = (line[name] or "" for name in POINTS)
         return Row(file, number, *named, source=line.get("source_repo") or "")
@@ -101,6 +105,7 @@ def is_held_out(row: Row, share: float = 0.4) -> bool:
 def without_repeats(files: Sequence[Sequence[Row]]) -> tuple[list[Row], list[Row]]:
     """Return the rows of several files, and those left out because an earlier file has the same.
 
+    Files and line numbers are not compared.
     Rows repeated within one file are kept.
     """
     kept: list[Row] = []

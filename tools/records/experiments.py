@@ -124,11 +124,11 @@ def grid(**values: Iterable[Value]) -> list[Parameters]:
 
 
 def experiment(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that registers a function as an experiment and returns it unchanged.
+    """Return a decorator that registers a function in `REGISTRY` as an experiment, and returns it unchanged.
 
     The function takes ``device`` and the parameters. It returns a function without arguments, which is timed;
     or it measures by itself, with ``host_clock(device)``, and returns `Samples` by quantity. ``how`` are
-    fields of `Experiment`.
+    fields of `Experiment`. A second function of the same name is a ValueError.
     """
 
     def register(prepare: Callable[..., Any]) -> Callable[..., Any]:
@@ -182,7 +182,8 @@ def key(experiment: str, parameters: Parameters, device: str) -> tuple[object, .
 def points(chosen: Sequence[Experiment], devices: Sequence[torch.device], quick: bool = False) -> list[Point]:
     """Return the points to measure, device by device, each sweep from small to large.
 
-    Experiments that are not modelled are left out for the simulated device.
+    Experiments that are not modelled are left out for the simulated device. With ``quick``, only the
+    experiments' `Experiment.quick` points are returned.
     """
     return [
         Point(experiment, parameters, device)
@@ -220,7 +221,10 @@ def run_points(todo: Sequence[Point]) -> Iterator[tuple[Point, list[Measurement]
 
 
 def _run_point(point: Point) -> list[Measurement] | LeftOut:
-    """Measure one point; return its measurements or why there are none. Exceptions are caught."""
+    """Measure one point; return its measurements or why there are none. Exceptions are caught.
+
+    The device's cache is emptied before.
+    """
     if missing := point.experiment.missing:
         return LeftOut(f"it needs {' and '.join(missing)}: pip install {' '.join(missing)}")
     _empty_cache(point.device)
@@ -283,7 +287,7 @@ def _measure(point: Point) -> list[Measurement]:
 def _time_call(
     work: Work, clock: Callable[[], float], device: torch.device, limit: float = math.inf
 ) -> tuple[float, float]:
-    """Return a call's seconds by the device's clock and by the wall clock.
+    """Call ``work`` and wait for the device; return the seconds by its ``clock`` and by the wall clock.
 
     Raises
     ------
@@ -329,7 +333,10 @@ def _empty_cache(device: torch.device) -> None:
 
 @contextlib.contextmanager
 def _restored_settings() -> Iterator[None]:
-    """Within the context, start with seed 0; afterwards restore the global settings that may change."""
+    """Within the context, start with seed 0; afterwards restore the global settings that may change.
+
+    The random state is not restored.
+    """
     precision, threads = torch.get_float32_matmul_precision(), torch.get_num_threads()
     cudnn = torch.backends.cudnn
     benchmark, tf32, dtype = cudnn.benchmark, cudnn.allow_tf32, torch.get_default_dtype()

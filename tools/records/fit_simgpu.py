@@ -79,7 +79,10 @@ class Example(NamedTuple):
 
 
 def examples(files: Sequence[Path]) -> dict[tuple[str, str], list[Example]]:
-    """Return the rows to fit on by card and kind of work, at most `MOST` of each, drawn with a fixed seed."""
+    """Return the rows to fit on by card and kind of work, at most `MOST` of each, drawn with a fixed seed.
+
+    Rows that are held out, cannot be modelled, or are no times of calls of operators are skipped.
+    """
     rows: dict[tuple[str, str], list[Example]] = defaultdict(list)
     for row in without_repeats([read(path) for path in files])[0]:
         try:
@@ -96,7 +99,7 @@ def examples(files: Sequence[Path]) -> dict[tuple[str, str], list[Example]]:
 
 
 class Model:
-    """All profiles, with parameters that can be changed."""
+    """All profiles, with parameters that can be changed; ``profiles.json`` is not."""
 
     def __init__(self) -> None:
         self.profiles = {name: profiles.load(name) for name in profiles.names()}
@@ -132,7 +135,10 @@ class Model:
 
 
 def fit(model: Model, groups: dict, rounds: int, figures: Sequence[Figure] = FIGURES) -> None:
-    """Fit the model's parameters to the rows by coordinate descent, in place; print each round's loss."""
+    """Fit the model's parameters to the rows by coordinate descent, in place; print each round's loss.
+
+    ``groups`` is what `examples` returned. Figures on which no row depends are not changed.
+    """
     step = dict.fromkeys(figures, 0.2)
     for number in range(rounds):
         for figure in figures:
@@ -159,7 +165,7 @@ def fit(model: Model, groups: dict, rounds: int, figures: Sequence[Figure] = FIG
 
 
 def main() -> None:
-    """Run the command line."""
+    """Fit to the files named on the command line, and print the fitted figures; writes nothing."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--rounds", type=int, default=12)

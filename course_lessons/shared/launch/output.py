@@ -77,7 +77,10 @@ class _Line:
 
 @dataclass
 class _File:
-    """How far a log file has been read: ``rest`` is the beginning of an unfinished line."""
+    """How far a log file has been read: ``offset`` in bytes; ``rest`` is the beginning of an unfinished line.
+
+    ``attempt``, from 0, is the one whose output the file has now.
+    """
 
     attempt: int
     offset: int = 0
@@ -86,7 +89,7 @@ class _File:
 
 @dataclass
 class Output:
-    """Reads the files to which torchrun redirects the ranks' output.
+    """Reads the files to which torchrun redirects the ranks' output, and keeps the lines.
 
     Parameters
     ----------
@@ -117,7 +120,10 @@ class Output:
         return range(self.per_node * len(self.folders))
 
     def read(self, *, to_end: bool = False) -> list[str]:
-        """Read new lines, return those of standard output; ``to_end`` includes an unfinished last line."""
+        """Read new lines and keep them; return the texts of those of standard output, of all ranks.
+
+        ``to_end`` includes an unfinished last line. PyTorch's lines about itself are left out.
+        """
         before = len(self._lines)
         for node, folder in enumerate(self.folders):
             logs = sorted(folder.glob("*/attempt_*/*/std*.log"))
@@ -134,7 +140,10 @@ class Output:
         return [line.text for line in self._lines[before:] if not line.is_error]
 
     def lines(self, rank: int, attempt: int, *, failed: bool) -> list[str]:
-        """Return the lines that a rank printed in one attempt; if it ``failed``, without its traceback."""
+        """Return the lines that a rank printed in one attempt (from 0), of those `read` so far.
+
+        If it ``failed``, they are without its traceback.
+        """
         kept, in_traceback = [], False
         for line in self._lines:
             if (line.rank, line.attempt) != (rank, attempt):
@@ -208,7 +217,10 @@ class Output:
 
 
 def exits(logs: Sequence[Path], per_node: int) -> dict[int, dict[int, int]]:
-    """Parse torchrun's logs, one a node; return the failed ranks' exit codes, by attempt, then by rank."""
+    """Parse torchrun's logs, one a node; return the failed ranks' exit codes, by attempt, then by rank.
+
+    Attempts count from 0; a signal's code is negative. Ranks ended by torchrun (SIGTERM) are left out.
+    """
     codes: dict[int, dict[int, int]] = {}
     for node, path in enumerate(logs):
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -251,7 +263,12 @@ def group(by_rank: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _new_lines(path: Path, file: _File, to_end: bool) -> list[str]:
-    """Return the lines added to a file since the last call."""
+    """Return the lines added to a file since the last call, and advance ``file``.
+
+    An unfinished last line waits for a later call, unless ``to_end``. A file that has become shorter is read
+    from its start, as the next attempt. Of a progress bar, the last state is returned. A file that cannot be
+    read has no new lines.
+    """
     try:
         with path.open("rb") as stream:
             size = stream.seek(0, 2)

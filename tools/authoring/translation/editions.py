@@ -64,8 +64,9 @@ def _read(path: Path) -> str:
 def relink(text: str, path: str, language: str, known: Iterable[str], headings: Mapping[str, str]) -> str:
     """Return Markdown with its relative links adapted to the folder of the translation.
 
-    A link to a page in ``known`` leads to its translation, any other to the same file as before. ``headings``
-    maps English anchors of notebooks to translated ones.
+    ``path`` is the English file's, from the course's root, as are those in ``known``. A link to a page in
+    ``known`` leads to its translation, any other to the same file as before. ``headings`` maps English
+    anchors of notebooks to translated ones.
     """
     here = posixpath.dirname(translated_path(path, language))
 
@@ -113,11 +114,11 @@ class _Edition:
         self.home = self.course.page("") if self.course.repository else ""
 
     def texts(self) -> dict[str, str]:
-        """Return the text of every translated file, by its path."""
+        """Return the generated text of every translated file, by its path from the root."""
         return {translated_path(path, self.language): self.text_of(path) for path in sorted(self.known)}
 
     def text_of(self, path: str) -> str:
-        """Return the translation of the English file at ``path``."""
+        """Return the translation of the English file at ``path`` (from the root): generated, not read."""
         text = (ROOT / path).read_text(encoding="utf-8")
         name, _, end = path.rpartition(".")
         if end == "ipynb":
@@ -128,14 +129,20 @@ class _Edition:
         return self.page(path, text, catalogues.translations(self.language, f"pages/{name}.po"))
 
     def markdown(self, path: str, text: str) -> str:
-        """Return translated Markdown with links and URLs adapted, and the link to the other language."""
+        """Return translated Markdown with links and URLs adapted, and the link to the other language.
+
+        ``path``, here as in `page` and `notebook`, is that of the English file.
+        """
         text = relink(text, path, self.language, self.known, self.headings)
         english = posixpath.relpath(path, posixpath.dirname(translated_path(path, self.language)) or ".")
         text = re.sub(rf"\[{own_name(self.language)}\]\([^)]*\)", f"[{own_name('en')}]({english})", text)
         return _translate_urls(text, self.home, self.language, self.known) if self.home else text
 
     def page(self, path: str, text: str, words: Mapping[str, str]) -> str:
-        """Return the translation of a page; ``words`` maps English texts to translations."""
+        """Return the translation of a page; ``words`` maps English texts to translations.
+
+        A text without one stays English.
+        """
         from tools.authoring import pages
 
         text = re.sub(r"(?m)^(<a id=.*\n\n)?#{2,6} (.+)$", self._with_anchor, text)
@@ -160,7 +167,10 @@ class _Edition:
         return heading[0] if has_one else f'<a id="{name}"></a>\n\n{heading[0]}'
 
     def notebook(self, path: str, text: str, words: Mapping[str, str]) -> str:
-        """Return the translation of a notebook as JSON text; ``words`` maps English texts to translations."""
+        """Return the translation of a notebook as JSON text, without outputs.
+
+        ``words`` maps English texts to translations; a text without one stays English.
+        """
         from course_utils.exercises import lesson as exercises_of
         from tools.authoring.cells import regenerate
         from tools.authoring.form import dumps
