@@ -147,9 +147,9 @@ for shape in ((12,), (7, 5), (2,)):
     assert torch.equal(x, right), (x, right)
 
 unused = (), ("second.weight",), ()
-model = average_gradients._with_gradients(rank, unused[rank])
+model = average_gradients._model_with_gradients(rank, unused[rank])
 average_gradients.average_gradients(model, dist)
-before = [average_gradients._with_gradients(r, names) for r, names in enumerate(unused)]
+before = [average_gradients._model_with_gradients(r, names) for r, names in enumerate(unused)]
 for got, *each in zip(model.parameters(), *(m.parameters() for m in before)):
     if got.requires_grad:
         right = sum(p.grad for p in each if p.grad is not None) / ranks
@@ -157,7 +157,7 @@ for got, *each in zip(model.parameters(), *(m.parameters() for m in before)):
 
 logged = []
 batches = made_batches(((3,), (2, 2), ())[rank], rank)
-mean = unhang.unhang(unhang._classifier(), batches, dist, logged.append)
+mean = unhang.unhang(unhang._make_classifier(), batches, dist, logged.append)
 assert logged == ([mean] if rank == 0 else [])
 
 parts = [made_batches(sizes, r) for r, sizes in enumerate(((5, 3, 2), (4, 6), (10,)))]

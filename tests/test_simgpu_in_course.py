@@ -138,7 +138,7 @@ def test_the_device_that_is_chosen_keeps_the_simulated_one_out():
         import torch
         import simgpu
         from course_utils import devices
-        devices.fault = lambda device: None
+        devices.problem_with = lambda device: None
         torch.cuda.is_available = lambda: True
         print(devices.get_device(quiet=True), simgpu.unavailable_reason())
         """
