@@ -33,8 +33,6 @@ from typing import Any, NoReturn
 
 import torch
 
-from .messages import _
-
 MIB = 2**20
 ROUNDING = 512
 LARGEST_SMALL = MIB
@@ -637,9 +635,9 @@ def _segment_size(size: int) -> int:
 
 
 def format_size(nbytes: int) -> str:
-    """Return a number of bytes in the format of PyTorch's messages, such as ``"2.00 GiB"``."""
+    """Return a number of bytes as PyTorch's messages have it, such as ``"2.00 GiB"``; never translated."""
     if nbytes <= 1024:
-        return _("{nbytes} bytes").format(nbytes=nbytes)
+        return f"{nbytes} bytes"
     for unit in ("KiB", "MiB"):
         nbytes /= 1024
         if nbytes <= 1024:

@@ -19,6 +19,7 @@ from answers import every_wrong, right, wrong
 from harness import LESSONS, NOTEBOOKS, TABLE, code_cells, execute, notebook, results
 from mutation import mutants, survivors
 
+from course_language import languages
 from course_utils.exercises import Exercise, lesson, todo
 from course_utils.exercises.judge import COMMON, Todo
 from tools.authoring.solve import stubs
@@ -73,7 +74,9 @@ def test_a_lesson_has_exercises_and_each_has_its_place(entry):
         for exercise in EXERCISES
     ],
 )
-def test_reference_is_right(exercise):
+@pytest.mark.parametrize("language", languages())
+def test_reference_is_right(exercise, language, monkeypatch):
+    monkeypatch.setenv("COURSE_LANGUAGE", language)
     result = exercise.result(_right_answer(exercise))
     assert result.outcome == "right", result.bundle().text
     assert not result.printed

@@ -108,6 +108,8 @@ def english(nb, language):
     for cell in code_cells(nb):
         for output in cell.outputs:
             text = output.get("text") or output.get("data", {}).get("text/plain", "")
+            if re.match(r"\w+Error: ", text):
+                continue  # an error that the cell shows, maybe of several lines
             for line in text.splitlines():
                 if "missing from font" in line:
                     yield f"cell {cell.id}: {line}"

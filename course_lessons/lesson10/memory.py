@@ -23,11 +23,6 @@ def bytes_per_rank(
     ------
     ValueError
         If ``ranks`` is less than 1, or there is no such stage.
-
-    Raises
-    ------
-    ValueError
-        Where there is no rank, or no such stage.
     """
     if ranks < 1 or stage not in range(len(STAGES)):
         raise ValueError(

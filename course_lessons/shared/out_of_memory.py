@@ -18,11 +18,6 @@ def figures(message: str) -> dict[str, int]:
     ------
     ValueError
         If one of the sizes is missing in the text.
-
-    Raises
-    ------
-    ValueError
-        Where the text lacks one of them.
     """
     sizes = {}
     for name, pattern in _FIGURES.items():
