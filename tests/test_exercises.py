@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import copy
 import functools
+import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections import OrderedDict
 from pathlib import Path
@@ -16,7 +19,7 @@ import pytest
 import torch
 import yaml
 from answers import every_wrong, right, wrong
-from harness import LESSONS, NOTEBOOKS, TABLE, code_cells, execute, notebook, results
+from harness import LESSONS, NOTEBOOKS, ROOT, TABLE, code_cells, execute, notebook, results
 from mutation import mutants, survivors
 
 from course_language import languages
@@ -74,13 +77,25 @@ def test_a_lesson_has_exercises_and_each_has_its_place(entry):
         for exercise in EXERCISES
     ],
 )
-@pytest.mark.parametrize("language", languages())
-def test_reference_is_right(exercise, language, monkeypatch):
-    monkeypatch.setenv("COURSE_LANGUAGE", language)
+def test_reference_is_right(exercise):
     result = exercise.result(_right_answer(exercise))
     assert result.outcome == "right", result.bundle().text
     assert not result.printed
     assert result.text == exercise.why != ""
+
+
+@pytest.mark.parametrize("language", languages()[1:])
+def test_references_are_right_where_all_is_imported_in_another_language(language):
+    program = """
+from course_utils.exercises import lesson
+for number in range(11):
+    for exercise in lesson(f"{number:02}"):
+        answer = exercise.reference() if exercise.wants_value else exercise.reference
+        print(exercise.id, exercise.result(answer).outcome)
+"""
+    env = {**os.environ, "COURSE_LANGUAGE": language}
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=env, capture_output=True, text=True)
+    assert ran.stdout.splitlines() == [f"{exercise.id} right" for exercise in EXERCISES], ran.stderr[-2000:]
 
 
 @each_exercise
