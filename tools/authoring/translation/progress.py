@@ -8,7 +8,7 @@ from tools.authoring.translation import catalogues, checks
 
 
 def progress_lines(language: str) -> list[str]:
-    """Return a line for each .po catalogue that is not complete, with translated and total messages, and a sum.
+    """Return a line for each incomplete .po catalogue, with translated and total messages, and a sum.
 
     Fuzzy messages do not count as translated.
     """
