@@ -275,12 +275,13 @@ class Live:
             words = html.escape(_keep_moving(explorer.parts)[seen])
         else:
             words = _MOVE
-        said = _YOU_SAID.format(guess=html.escape(self.guess.value)) + " " if explorer.guesses else ""
-        self.note.value = said + words
+        if explorer.guesses:
+            words = _YOU_SAID.format(guess=html.escape(self.guess.value), words=words)
+        self.note.value = words
 
 
 _CHOOSE = _("Choose an answer first; then you can move things.")
-_YOU_SAID = _("You said: {guess}.")
+_YOU_SAID = _("You said: {guess}. {words}")
 _MOVE = _("Move things, and see.")
 _RIGHT = _("Right.")
 _NOT_QUITE = _("Not quite.")
@@ -344,8 +345,8 @@ const img = root.querySelector("img"), movers = [...root.querySelectorAll("[data
 const note = root.querySelector(".note"), buttons = [...root.querySelectorAll("button")];
 const chosen = () => buttons.find(b => b.getAttribute("aria-pressed") === "true");
 const tell = text => {{
-  const said = chosen() ? words.said.replace("{{guess}}", () => chosen().textContent) + " " : "";
-  note.textContent = said + text;
+  const values = chosen() && {{guess: chosen().textContent, words: text}};
+  note.textContent = values ? words.said.replace(/{{(\\w+)}}/g, (_, name) => values[name]).trim() : text;
 }};
 buttons.forEach(b => b.onclick = () => {{
   buttons.forEach(o => o.setAttribute("aria-pressed", o === b));
