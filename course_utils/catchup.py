@@ -88,6 +88,24 @@ def catch_up(lesson_id: str, section: int | str | None = None) -> None:
         print(_describe_newest_checkpoint(storage.checkpoint_dir(lesson.id)))
 
 
+def way_back(exercises: LessonExercises) -> str:
+    """Return the sentence on the call that brings a learner back to where they were in a lesson.
+
+    It is "" if they checked no answer yet, or solved all, or if the lesson's own copy cannot be read.
+    """
+    ids = {exercise.id for exercise in exercises}
+    tried = {attempt.exercise for attempt in progress_file.attempts()}
+    if not ids & tried or ids <= progress_file.solved():
+        return ""
+    try:
+        nb = _read_fresh_notebook(_find_lesson(exercises.lesson_id))
+    except CatchUpError:
+        return ""
+    return _('course_utils.catch_up("{id}") brings you back to {section}.').format(
+        id=exercises.lesson_id, section=_first_unsolved(nb, _find_sections(nb), exercises)
+    )
+
+
 def _find_lesson(lesson_id: str) -> Lesson:
     """Return a lesson that has a notebook; `CatchUpError` if there is none of this id."""
     try:
@@ -179,7 +197,7 @@ def _run_cells_above(
                     ).format(place=section, type=type(problem).__name__, message=message)
                 )
     below = [cell.source for cell in nb.cells[target.cell :] if cell.cell_type == "code"]
-    wanted = set(re.findall(r"\w+", "\n".join(below))) - {"_", "clone", "ex"}  # the setup cell's
+    wanted = set(re.findall(r"\w+", "\n".join(below))) - {"_", "clone", "ex"}  # the set-up cells'
     return [
         name
         for name, value in shell.user_ns.items()

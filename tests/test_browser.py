@@ -34,9 +34,9 @@ from tools.authoring.solve import solved
 pytestmark = [pytest.mark.everywhere, pytest.mark.serial]
 
 SETTINGS = {
-    # All cells are in the page, not only the visible ones; no question about news covers a corner.
+    # All cells are in the page, not only the visible ones; no word of a newer JupyterLab covers a corner.
     "notebook-extension/tracker": {"windowingMode": "none"},
-    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "apputils-extension/notification": {"checkForUpdates": False},
 }
 
 
@@ -81,7 +81,9 @@ def jupyterlab(folder):
     args = argparse.Namespace(no_browser=True, port=port, rest=more)
     command = lab_command.command(Path(sys.executable), args, course)  # what a learner's call starts
     with (folder / "server.log").open("w", encoding="utf-8") as log:
-        server = subprocess.Popen(command, cwd=course, env=env, stdout=log, stderr=log)
+        server = subprocess.Popen(
+            command, cwd=course, env=lab_command.with_defaults(env), stdout=log, stderr=log
+        )
     address = f"http://127.0.0.1:{port}"
     try:
         _wait_for(f"{address}/api/status?token={token}", server, folder / "server.log")
