@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import json
 import os
 import re
 import sys
@@ -34,6 +34,12 @@ SHOWN = 12  # how many variable names are listed at most
 
 class CatchUpError(Exception):
     """Catching up is not possible, or failed in a cell; the message is one sentence."""
+
+
+class _Node(dict[str, Any]):
+    """A JSON object with its members as attributes, like a NotebookNode; importing nbformat takes seconds."""
+
+    __getattr__ = dict.__getitem__
 
 
 @dataclass(frozen=True)
@@ -116,14 +122,13 @@ def _find_lesson(lesson_id: str) -> Lesson:
 
 def _read_fresh_notebook(lesson: Lesson) -> NotebookNode:
     """Return a lesson's notebook as the course ships it; `CatchUpError` if that is not possible."""
-    if importlib.util.find_spec("nbformat") is None:
-        raise CatchUpError(_("catch_up needs the package nbformat: install it with  %pip install nbformat"))
-    import nbformat
-
     try:
-        return nbformat.reads(fresh_notebook(lesson), as_version=4)
+        nb = json.loads(fresh_notebook(lesson), object_hook=_Node)
     except CourseFileError as error:
         raise CatchUpError(_("Catching up is not possible: {error}.").format(error=error)) from None
+    for cell in nb.cells:
+        cell["source"] = "".join(cell.source)
+    return nb
 
 
 def _find_sections(nb: NotebookNode) -> list[_Section]:
