@@ -21,7 +21,7 @@ def start(lesson_id: str) -> LessonExercises:
     """Do what `course_utils.start` does, in the language that is chosen already.
 
     Print that the lesson is ready, which device to expect, and how many exercises are solved. In a fresh
-    kernel, name the way back to where the learner was; on Colab and Kaggle, how to get a GPU if there is none.
+    kernel, name the way back to where the learner was; on Colab and Kaggle, the way to a GPU.
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:

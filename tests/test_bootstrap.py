@@ -264,6 +264,7 @@ def test_a_mirror_serves_uv(tmp_path, wheels, way):
 def test_lab_starts_jupyter_with_the_environment_of_the_clone(clone, tmp_path):
     told = tmp_path / "told.json"
     env = variables(None, FAKE_LAB=str(told), PYTHONPATH="/elsewhere", JUPYTER_PATH="/theirs")
+    env["JUPYTER_CONFIG_PATH"] = "/mine"
     done = run(clone, env, "lab", "--no-browser", "--port", "9876", "--", "--ServerApp.x=1")
     assert done.returncode == 0, done.stderr
     lab_says = json.loads(told.read_text(encoding="utf-8"))
@@ -276,6 +277,7 @@ def test_lab_starts_jupyter_with_the_environment_of_the_clone(clone, tmp_path):
     assert "PYTHONPATH" not in lab_says["env"]
     kernels = lab_says["env"]["JUPYTER_PATH"].split(os.pathsep)
     assert kernels == [str(clone / ".venv" / "share" / "jupyter"), "/theirs"]
+    assert lab_says["env"]["JUPYTER_CONFIG_PATH"].split(os.pathsep) == [str(lab.DEFAULTS), "/mine"]
 
 
 @pytest.mark.slow

@@ -85,7 +85,7 @@ def command(python: Path, args: argparse.Namespace, root: Path = ROOT) -> list[s
 
 
 def with_defaults(env: dict[str, str]) -> dict[str, str]:
-    """Return the environment of a server that also reads `DEFAULTS`, where no question about news is asked."""
+    """Return the environment of a server that also reads `DEFAULTS`, which ask no question about news."""
     folders = [str(DEFAULTS), env.get("JUPYTER_CONFIG_PATH")]
     return env | {"JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, folders))}
 
