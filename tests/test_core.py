@@ -275,7 +275,7 @@ def test_after_lesson_00_the_card_is_a_line_with_the_rest_folded(fake, monkeypat
         said = capsys.readouterr().out
         assert ("Device: cpu" in said) is ("Native bfloat16" in said) is heads
     line = devices.device_line(torch.device("cpu"), ["cuda is <there>."])
-    assert line.text.splitlines() == ["cpu: the CPU. Every cell runs on it.", "cuda is <there>."]
+    assert line.text.splitlines() == ["cpu: fake cpu. Every cell runs on it.", "cuda is <there>."]
     folded, note = line.html.split("</details>")
     assert folded.startswith("<details><summary>cpu: ") and "Native bfloat16" in folded
     assert "cuda is &lt;there&gt;." in note, "what is wrong is not folded"
@@ -285,7 +285,7 @@ def test_the_first_call_says_why_one_waits(fake, monkeypatch, capsys):
     fake()
     waits = "The first call takes some seconds, once"
     for uncompiled in (True, False):
-        monkeypatch.setattr(devices, "_is_uncompiled", lambda: uncompiled)
+        monkeypatch.setattr(devices, "_is_uncompiled", lambda is_so=uncompiled: is_so)
         get_device(quiet=True)
         assert capsys.readouterr().out == ""
         get_device()

@@ -84,11 +84,11 @@ def changing(ident, **changes):
 
 
 def adding(source, **metadata):
-    return lambda nb: nb.cells.insert(3, new_code_cell(source, id="added", metadata=metadata))
+    return lambda nb: nb.cells.insert(4, new_code_cell(source, id="added", metadata=metadata))
 
 
 def adding_prose(source):
-    return lambda nb: nb.cells.insert(3, new_markdown_cell(source, id="added"))
+    return lambda nb: nb.cells.insert(4, new_markdown_cell(source, id="added"))
 
 
 def with_metadata(ident, **metadata):
@@ -125,7 +125,7 @@ def prose_before_stub(nb):
 def left_over_task(nb):
     task = copy.deepcopy(cell(nb, "task-double"))
     task.id, task.metadata.course["exercise"] = "task-gone", "01.gone"
-    nb.cells.insert(3, task)
+    nb.cells.insert(4, task)
 
 
 def goes_on_after_further(nb):
@@ -247,7 +247,7 @@ def test_what_only_the_author_can_mend_is_named_and_kept(tiny, rule, capsys):
 )
 def test_what_is_allowed_is_not_reported(tiny, source):
     nb = load(tiny)
-    nb.cells.insert(4, new_code_cell(source, id="added"))
+    nb.cells.insert(5, new_code_cell(source, id="added"))
     store(tiny, nb)
     assert problems_of(tiny) == []
 
