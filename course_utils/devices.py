@@ -80,9 +80,10 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
     """
     if problem_with_torch := old_torch(torch.__version__):
         raise DeviceError(problem_with_torch)
-    if not quiet and _is_uncompiled():
-        print(_("The first call takes some seconds, once: Python compiles more of PyTorch's files."))
     requested = prefer or os.environ.get("COURSE_DEVICE") or ""
+    may_simulate = requested.startswith("sim") if requested else not _has_gpu()
+    if not quiet and may_simulate and _is_uncompiled():
+        print(_("The first call takes some seconds, once: Python compiles more of PyTorch's files."))
     notes: list[str] = []
     if requested:
         device = _requested_device(requested, requested_by="get_device" if prefer else "COURSE_DEVICE")
@@ -254,7 +255,7 @@ def expected_device() -> str:
     """
     if requested := os.environ.get("COURSE_DEVICE"):
         return _("COURSE_DEVICE asks for {requested}.").format(requested=requested)
-    if any(map(_is_available, ("cuda", "xpu", "mps"))):
+    if _has_gpu():
         return _("PyTorch sees a GPU.")
     if simgpu.unavailable_reason():
         return _("No GPU, so the CPU does all the work.")
@@ -289,7 +290,7 @@ def _advice(can: Abilities) -> str:
 
 def no_gpu_notice() -> None:
     """If there is no GPU, print how to get one; else do nothing. Called by `start` on Colab and Kaggle."""
-    if not any(_is_available(kind) for kind in ("cuda", "xpu", "mps")):
+    if not _has_gpu():
         print(
             _("This session has no GPU. Every lesson runs all the same. {better_device}").format(
                 better_device=_better_device()
@@ -301,6 +302,11 @@ def _better_device() -> str:
     """Return the sentence on how to get a GPU on this platform."""
     has_badges = bool(load_course().repository)
     return SWITCH_ON[where()] if where() != "local" or has_badges else NO_BADGE
+
+
+def _has_gpu() -> bool:
+    """Return whether PyTorch reports a real GPU as available."""
+    return any(map(_is_available, ("cuda", "xpu", "mps")))
 
 
 def _is_available(kind: str) -> bool:

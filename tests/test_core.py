@@ -288,6 +288,8 @@ def test_the_first_call_says_why_one_waits(fake, monkeypatch, capsys):
         monkeypatch.setattr(devices, "_is_uncompiled", lambda is_so=uncompiled: is_so)
         get_device(quiet=True)
         assert capsys.readouterr().out == ""
+        get_device("cpu")
+        assert waits not in capsys.readouterr().out, "only the simulated device needs those files"
         get_device()
         assert (waits in capsys.readouterr().out) is uncompiled
 
