@@ -207,7 +207,7 @@ def test_the_twenty_timings_are_dots_and_the_first_stands_apart(figures, first, 
     drawings.timings(times, torch.device("cpu"))
     ((fig, alt),) = figures
     (ax,) = fig.axes
-    assert ax.get_yscale() == scale and "measured on cpu" in ax.get_title(loc="left")
+    assert ax.get_yscale() == scale and "measured on cpu" in ax.get_title(loc="left") + ax.get_title()
     *_, others, alone = ax.lines
     assert len(others.get_ydata()) == 19 and list(alone.get_ydata()) == pytest.approx([1e6 * first])
     assert alone.get_color() != others.get_color()
