@@ -41,7 +41,7 @@ def test_the_naive_clock_beats_the_cards_own_peak_and_the_cure_does_not(sim, fig
     capsys.readouterr()
     exec(cell("naive", "synchronize(device)"), names)
     said = capsys.readouterr().out
-    assert "Found: naive is shorter" in said
+    assert "Right answer: naive is shorter" in said
     naive, honest, *again = map(float, re.findall(r"([\d.]+) TFLOP/s", said))
     t4 = next(gpu.fp32_tflops for gpu in published_gpus() if gpu.name == "NVIDIA T4")
     assert honest < t4 < naive / 10 and again == [naive, honest]
