@@ -183,7 +183,7 @@ def timings(times: Sequence[float], device: torch.device) -> None:
     q1, median, q3 = (1e6 * value for value in statistics.quantiles(times[1:], n=4))
     microseconds = [1e6 * value for value in times]
     fig, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
-    ax.axhspan(q1, q3, color=BLUE, alpha=0.15, label=_("half of them lie here (quartiles)"))
+    ax.axhspan(q1, q3, color=BLUE, alpha=0.15, label=_("half of the others lie here (quartiles)"))
     ax.axhline(median, color=BLUE, linewidth=1, label=_("median of the others"))
     ax.plot(range(2, len(times) + 1), microseconds[1:], "o", color=BLUE, label=_("the other calls"))
     ax.plot(1, microseconds[0], "s", color=ORANGE, markersize=8, label=_("the first call"))
@@ -233,7 +233,9 @@ def trips_and_product(seconds: Mapping[str, tuple[float, float]]) -> None:
         loc="lower right",
     )
     each = "; ".join(
-        _("{card} {trips:.2f} and {product:.2f} ms").format(card=card, trips=1e3 * moving, product=1e3 * computing)
+        _("{card} {trips:.2f} and {product:.2f} ms").format(
+            card=card, trips=1e3 * moving, product=1e3 * computing
+        )
         for card, (moving, computing) in seconds.items()
     )
     present(fig, _("Bars for trips and product on each card, at published peaks: {each}.").format(each=each))
@@ -269,9 +271,7 @@ def _draw_job(ax: Axes, job: Job, title: str) -> str:
     ax.barh(1, 1e3 * alone.median, 0.6, color=_COMPUTING, **hatch)
     trips = max(whole.median - alone.median, 0)
     ax.barh(1, 1e3 * trips, 0.6, left=1e3 * alone.median, color=_TRIPS, **hatch)
-    names = [
-        _("{name} ({kind})").format(name=m.device, kind=_(m.kind)) for m in (cpu, whole)
-    ]
+    names = [_("{name} ({kind})").format(name=m.device, kind=_(m.kind)) for m in (cpu, whole)]
     for place, m in enumerate((cpu, whole)):
         ax.text(1e3 * m.median, place, f"  {m.written()}", va="center", fontsize=9)
     ax.set_yticks((0, 1), names)
