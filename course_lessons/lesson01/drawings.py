@@ -232,10 +232,9 @@ def trips_and_product(seconds: Mapping[str, tuple[float, float]]) -> None:
         fontsize=9,
         loc="lower right",
     )
+    words = _("{card} {trips:.2f} and {product:.2f} ms")
     each = "; ".join(
-        _("{card} {trips:.2f} and {product:.2f} ms").format(
-            card=card, trips=1e3 * moving, product=1e3 * computing
-        )
+        words.format(card=card, trips=1e3 * moving, product=1e3 * computing)
         for card, (moving, computing) in seconds.items()
     )
     present(fig, _("Bars for trips and product on each card, at published peaks: {each}.").format(each=each))
