@@ -125,7 +125,9 @@ def test_the_ledger_is_drawn_with_an_answer_and_without(lab):
     drawings.ledger(simgpu.counters.Counters(), todo())
     bars = [len(fig.axes[0].get_yticks()) for fig, _ in lab["shown"]]
     assert bars == [1, 2, 1, 1]
-    assert all("model 318,040, images 50,176, labels 512; together 368,728" in alt for _, alt in lab["shown"])
+    assert all(
+        "parameters 318,040, images 50,176, labels 512; together 368,728" in alt for _, alt in lab["shown"]
+    )
 
 
 def test_the_bars_say_what_the_text_says(lab):

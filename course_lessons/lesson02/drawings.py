@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -93,16 +94,16 @@ def _annotate(caught: Caught | None, example: str) -> None:
         (operation, COLOURS[3], _("this operation")),
     ]
     lines = message.replace(", but ", ",\nbut ").replace(" (when", "\n(when").split("\n")
-    width = max(map(len, lines))
-    fig, ax = plt.subplots(figsize=(8.4, 2.5), layout="constrained")
-    ax.set(xlim=(-1, width + 1), ylim=(-0.9, 3.1))
+    wide = max(map(len, lines)) + 13
+    fig = plt.figure(figsize=(8.4, 2.4))
+    ax = fig.add_axes((0, 0, 1, 1), xlim=(-1, wide), ylim=(-0.9, 3.0))
     ax.set_axis_off()
-    for y, line in zip((2.6, 1.7, 0.3), lines, strict=True):
-        for x, letter in enumerate(line):
-            ax.text(x + 0.5, y, letter, family="monospace", fontsize=11, ha="center", va="center")
-    for (part, colour, words), y in zip(labels, (1.7, 1.7, 1.7, 0.3), strict=True):
-        line = lines[1] if y == 1.7 else lines[2]
-        x = line.rindex(part) if part in (there, operation) else line.index(part)
+    size = 72 * 8.4 / (wide + 1) / 0.602  # a letter of a monospaced font, 0.602 em wide, is 1 on the axis
+    heights, starts = (2.6, 1.7, 0.3), {}
+    for (part, colour, words), row in zip(labels, (1, 1, 1, 2), strict=True):
+        line, y = lines[row], heights[row]
+        x = line.index(f" {part},") + 1 if part == here else line.rindex(part)
+        starts[row, x] = len(part)
         box = {"facecolor": colour, "alpha": 0.22, "linewidth": 0}
         ax.add_patch(Rectangle((x - 0.2, y - 0.3), len(part) + 0.4, 0.6, **box))
         middle = x + len(part) / 2
@@ -111,6 +112,11 @@ def _annotate(caught: Caught | None, example: str) -> None:
             color=colour, ha="center", va="center", fontsize=10, weight="bold",
             arrowprops={"arrowstyle": "-|>", "color": colour},
         )  # fmt: skip
+    for row, (line, y) in enumerate(zip(lines, heights, strict=True)):
+        cuts = [0, len(line), *(cut for (at, x), n in starts.items() if at == row for cut in (x, x + n))]
+        for x, end in pairwise(sorted(cuts)):  # piece by piece, because the pitch is rounded to pixels
+            piece = {"x": x, "y": y, "s": f"{line[x:end]} ", "family": "DejaVu Sans Mono"}
+            ax.text(**piece, fontsize=size, va="center")
     said = "; ".join(f"{part}: {words}" for part, _, words in labels)
     present(fig, _("The error message with its parts labelled. {said}.").format(said=said))
 
@@ -138,7 +144,7 @@ def ledger(counted: Counters, answer: object) -> None:
     sizes = [copy.bytes for copy in counted.copies if copy.code == "h2d"]
     if not sizes:
         return
-    parts = {_("model"): sum(sizes[:-2]), _("images"): sizes[-2], _("labels"): sizes[-1]}
+    parts = {_("parameters"): sum(sizes[:-2]), _("images"): sizes[-2], _("labels"): sizes[-1]}
     total = sum(sizes)
     fig, ax = plt.subplots(figsize=(8.4, 1.3 + 0.45 * (1 + _is_pair(answer))), layout="constrained")
     left = 0
@@ -146,7 +152,7 @@ def ledger(counted: Counters, answer: object) -> None:
         ax.barh(0, size, 0.5, left, color=colour, edgecolor=colour)
         at = left + size / 2
         ax.annotate(
-            f"{name} {size:,}", (at, -0.27), (at + 0.04 * total * (ha == "left"), -0.45),
+            f"{name} {size:,}", (at, -0.27), (at + 0.05 * total * (ha == "left"), -0.45),
             color=colour, ha=ha, va="bottom", arrowprops={"arrowstyle": "-", "color": colour},
         )  # fmt: skip
         left += size
@@ -312,7 +318,7 @@ def _draw_panel(ax: Axes, rows: Mapping[str, Sequence[tuple[float, float, float]
     bars, texts = [], []
     for source, (blocking, returns, arrives) in rows.items():
         bars.append((_("{source}, blocking").format(source=source), blocking[0], blocking))
-        bars.append((f"{source}, non_blocking", min(returns[0], arrives[0]), arrives))
+        bars.append((_("{source}, non_blocking").format(source=source), min(returns[0], arrives[0]), arrives))
     names, waits, ends = zip(*bars, strict=True)
     medians, q1, q3 = 1e3 * np.transpose(ends)
     waits = 1e3 * np.array(waits)
