@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,9 +14,11 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 
 import simgpu
 from course_language import _
+from course_utils.errors import Caught
 from course_utils.evidence import recorded
 from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, present
 from course_utils.timing import kind_of, seconds
+from simgpu.counters import Counters
 from simgpu.timeline import Timeline
 
 _ARROW = {"arrowstyle": "-|>", "mutation_scale": 16, "color": "#444444", "linewidth": 2}
@@ -54,6 +58,118 @@ def two_memories() -> None:
             "makes a copy y in the device's memory, where the GPU computes; .cpu() copies back."
         ),
     )
+
+
+_DIFFERENT = re.compile(
+    r"got (\w+) is on ([\w:]+), different from other tensors on ([\w:]+) .*wrapper_[A-Z]+_+(\w+)"
+)
+_EXAMPLE = (
+    "Expected all tensors to be on the same device, but got {} is on {}, different from other tensors on {} "
+    "(when checking argument in method wrapper_CUDA_{})"
+)
+
+
+def device_error(caught: Caught | None) -> None:
+    """Draw the message of a linear layer whose input stayed on the host, with a label for each part."""
+    _annotate(caught, _EXAMPLE.format("mat1", "cpu", "cuda:0", "addmm"))
+
+
+def device_error_of_the_left_side(caught: Caught | None) -> None:
+    """Draw the message of a product whose left side stayed on the host, with a label for each part."""
+    _annotate(caught, _EXAMPLE.format("mat2", "cuda:0", "cpu", "mm"))
+
+
+def _annotate(caught: Caught | None, example: str) -> None:
+    """Draw an error's message with labels; ``example`` if there is no error, or it is worded differently."""
+    message = caught.message if caught and _DIFFERENT.search(caught.message) else example
+    named, here, there, operation = _DIFFERENT.search(message).groups()
+    if here == "cpu":
+        places = (ORANGE, _("is here: move it")), (GREEN, _("the others are on your device"))
+    else:
+        places = (GREEN, _("is on your device")), (ORANGE, _("the others are here: move them"))
+    labels = [
+        (named, BLUE, _("this tensor")),
+        (here, *places[0]),
+        (there, *places[1]),
+        (operation, COLOURS[3], _("this operation")),
+    ]
+    lines = message.replace(", but ", ",\nbut ").replace(" (when", "\n(when").split("\n")
+    wide = max(map(len, lines)) + 13
+    fig = plt.figure(figsize=(8.4, 2.4))
+    ax = fig.add_axes((0, 0, 1, 1), xlim=(-1, wide), ylim=(-0.9, 3.0))
+    ax.set_axis_off()
+    size = 72 * 8.4 / (wide + 1) / 0.602  # a letter of a monospaced font, 0.602 em wide, is 1 on the axis
+    heights, starts = (2.6, 1.7, 0.3), {}
+    for (part, colour, words), row in zip(labels, (1, 1, 1, 2), strict=True):
+        line, y = lines[row], heights[row]
+        x = line.index(f" {part},") + 1 if part == here else line.rindex(part)
+        starts[row, x] = len(part)
+        box = {"facecolor": colour, "alpha": 0.22, "linewidth": 0}
+        ax.add_patch(Rectangle((x - 0.2, y - 0.3), len(part) + 0.4, 0.6, **box))
+        middle = x + len(part) / 2
+        ax.annotate(
+            words, (middle, y - 0.3), (middle, y - 0.78),
+            color=colour, ha="center", va="center", fontsize=10, weight="bold",
+            arrowprops={"arrowstyle": "-|>", "color": colour},
+        )  # fmt: skip
+    for row, (line, y) in enumerate(zip(lines, heights, strict=True)):
+        cuts = [0, len(line), *(cut for (at, x), n in starts.items() if at == row for cut in (x, x + n))]
+        for x, end in pairwise(sorted(cuts)):  # piece by piece, because the pitch is rounded to pixels
+            piece = {"x": x, "y": y, "s": f"{line[x:end]} ", "family": "DejaVu Sans Mono"}
+            ax.text(**piece, fontsize=size, va="center")
+    said = "; ".join(f"{part}: {words}" for part, _, words in labels)
+    present(fig, _("The error message with its parts labelled. {said}.").format(said=said))
+
+
+def _is_pair(answer: object) -> bool:
+    """Return whether an answer is two numbers."""
+    return (
+        isinstance(answer, (tuple, list))
+        and len(answer) == 2
+        and all(isinstance(value, (int, float)) for value in answer)
+    )
+
+
+def ledger(counted: Counters, answer: object) -> None:
+    """Draw the bytes that one_step sent to the device as a stacked bar, and a learner's sum below it.
+
+    Parameters
+    ----------
+    counted
+        The copies of ``one_step``: four of parameters, one of images, one of labels. Nothing is drawn
+        without copies.
+    answer
+        The learner's pair of numbers; anything else is left out.
+    """
+    sizes = [copy.bytes for copy in counted.copies if copy.code == "h2d"]
+    if not sizes:
+        return
+    parts = {_("parameters"): sum(sizes[:-2]), _("images"): sizes[-2], _("labels"): sizes[-1]}
+    total = sum(sizes)
+    fig, ax = plt.subplots(figsize=(8.4, 1.3 + 0.45 * (1 + _is_pair(answer))), layout="constrained")
+    left = 0
+    for (name, size), colour, ha in zip(parts.items(), COLOURS, ("center", "center", "left"), strict=False):
+        ax.barh(0, size, 0.5, left, color=colour, edgecolor=colour)
+        at = left + size / 2
+        ax.annotate(
+            f"{name} {size:,}", (at, -0.27), (at + 0.05 * total * (ha == "left"), -0.45),
+            color=colour, ha=ha, va="bottom", arrowprops={"arrowstyle": "-", "color": colour},
+        )  # fmt: skip
+        left += size
+    rows = [(0, _("counted"), total)]
+    if _is_pair(answer):
+        rows.append((1, _("your answer"), answer[0]))
+        drawn = max(0, min(answer[0], 1.25 * total))
+        ax.barh(1, drawn, 0.5, color="#bbbbbb", hatch="//", edgecolor="white")
+    for y, _name, size in rows:
+        ax.text(max(0, min(size, 1.25 * total)), y, f" {size:,}", va="center")
+    ax.set_yticks([y for y, *_ in rows], [name for _, name, _ in rows])
+    ax.set(xlim=(0, 1.4 * total), ylim=(len(rows) - 0.5, -0.9))
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    ax.set_xlabel(_("bytes to the device"))
+    ax.grid(axis="y", visible=False)
+    said = ", ".join(f"{name} {size:,}" for name, size in parts.items())
+    present(fig, _("Bytes to the device: {said}; together {total:,}.").format(said=said, total=total))
 
 
 def what_moves() -> None:
@@ -126,25 +242,17 @@ _QUANTITIES = {"time": 0, "time until the call returns": 1}
 """Names in records of the experiment ``host_to_device``; dict keys, because keys are not translated."""
 
 
-def transfer_chart(
-    times: Mapping[str, Mapping[str, Sequence[float]]],
-    megabytes: int,
-    device: torch.device,
-) -> None:
-    """Draw the times of a copy to a device by source and kind of call, and recorded times of other machines.
+def transfer_chart(times: Mapping[str, Mapping[str, Sequence[float]]], device: torch.device) -> None:
+    """Draw how long 64 MiB take to a device, and for how long Python waits; here, and as recorded elsewhere.
 
     Parameters
     ----------
     times
-        For each source, and for each kind of call, the times of all trials in seconds, in the order of the
-        records (see `_recorded_host_to_device`). If all are empty, because this machine has no device to
-        copy to, a sentence is printed instead.
-    megabytes
-        The size of the copy, in MiB.
+        For each source the times of all trials in seconds, as `transfers.time_copies` returns them. If all
+        are empty, because this machine has no device to copy to, a sentence is printed instead.
     device
         The target device: times of the simulated one are modelled, others measured.
     """
-    kind = kind_of(device)
     if not any(trials for ways in times.values() for trials in ways.values()):
         print(
             _("No chart: nothing leaves the host here. {unavailable_reason}")
@@ -152,32 +260,32 @@ def transfer_chart(
             .strip()
         )
         return
+    megabytes = 64
     machine = torch.get_device_module(device).get_device_name(device)
-    quartiles = {
-        source: [np.quantile(trials, (0.5, 0.25, 0.75)) for trials in ways.values()]
+    here = {
+        source: [tuple(np.quantile(trials, (0.5, 0.25, 0.75))) for trials in ways.values()]
         for source, ways in times.items()
     }
-    panels = [(machine, kind, quartiles)]
+    panels = [(machine, str(kind_of(device)), here)]
     panels += [
         (name, "recorded", dict(zip(times, rows, strict=True)))
         for name, rows in _recorded_host_to_device(megabytes).items()
     ]
     fig, axes = plt.subplots(
-        len(panels), figsize=(8.4, 3.4 * len(panels)), layout="constrained", squeeze=False
+        len(panels), figsize=(8.4, 2.7 * len(panels)), layout="constrained", squeeze=False
     )
-    ways = list(next(iter(times.values())))
     texts = [
         _draw_panel(
             ax,
-            ways,
             rows,
             _("{megabytes} MiB to {machine} ({kind})").format(
-                megabytes=megabytes, machine=machine, kind=_(str(kind))
+                megabytes=megabytes, machine=machine, kind=_(kind)
             ),
         )
         for ax, (machine, kind, rows) in zip(axes.flat, panels, strict=True)
     ]
-    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    axes[-1, 0].set_xlabel(_("ms, until the data are on the device (median and quartiles)"))
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     present(fig, _("Time of a copy. {texts}").format(texts=" ".join(texts)))
 
 
@@ -205,51 +313,44 @@ def _recorded_host_to_device(megabytes: int) -> dict[str, list[list[tuple[float,
     return machines
 
 
-def _draw_panel(
-    ax: Axes,
-    ways: Sequence[str],
-    rows: Mapping[str, Sequence[tuple[float, float, float]]],
-    title: str,
-) -> str:
-    """Draw one machine's bars, a colour for each source; return the alternative text."""
-    width, texts = 0.8 / len(rows), []
-    longest = max(q3 for row in rows.values() for *_, q3 in row)
-    for i, (source, row) in enumerate(rows.items()):
-        medians, q1, q3 = np.transpose(row)
-        spread = 1e3 * np.array([medians - q1, q3 - medians])
-        thin = medians < longest / 100
-        bars = ax.bar(
-            np.arange(len(ways)) + (i - (len(rows) - 1) / 2) * width,
-            1e3 * medians,
-            0.92 * width,
-            label=source,
-            color=COLOURS[i],
-            hatch=("", "//", "..")[i % 3],
-            edgecolor=np.where(thin, COLOURS[i], "white"),
-            linewidth=np.where(thin, 3, 1),
-            yerr=spread if spread.any() else None,
-            ecolor="#444444",
-        )
-        labels = [seconds(median) for median in medians]
-        ax.bar_label(bars, labels, padding=2, fontsize=9)
-        texts += [
-            f"{source}, {' '.join(way.split())}: {label}" for way, label in zip(ways, labels, strict=True)
-        ]
-    ax.set_xticks(range(len(ways)), list(ways))
-    ax.set_ylabel(_("host's time, ms\n(median and quartiles)"))
+def _draw_panel(ax: Axes, rows: Mapping[str, Sequence[tuple[float, float, float]]], title: str) -> str:
+    """Draw one machine's bars: Python waits for the dark part only. Return the alternative text."""
+    bars, texts = [], []
+    for source, (blocking, returns, arrives) in rows.items():
+        bars.append((_("{source}, blocking").format(source=source), blocking[0], blocking))
+        bars.append((_("{source}, non_blocking").format(source=source), min(returns[0], arrives[0]), arrives))
+    names, waits, ends = zip(*bars, strict=True)
+    medians, q1, q3 = 1e3 * np.transpose(ends)
+    waits = 1e3 * np.array(waits)
+    y = [i + 0.35 * (i // 2) for i in range(len(bars))]
+    spread = np.array([medians - q1, q3 - medians])
+    ax.barh(y, waits, 0.8, color=BLUE, label=_("Python waits"))
+    ax.barh(
+        y, medians - waits, 0.8, waits,
+        color="#bcdcef", hatch="//", edgecolor="white", label=_("the copy goes on, Python is free"),
+    )  # fmt: skip
+    if spread.any():
+        ax.errorbar(medians, y, xerr=spread, fmt="none", ecolor="#444444")
+    for name, place, wait, median, end in zip(names, y, waits, medians, q3, strict=True):
+        words = seconds(median / 1e3)
+        if wait < 0.9 * median:
+            words = _("{arrives}; the call returns after {returns}").format(
+                arrives=words, returns=seconds(wait / 1e3)
+            )
+        ax.text(end, place, f" {words}", va="center", fontsize=9)
+        texts.append(f"{name}: {words}")
+    ax.set_yticks(y, names, fontsize=9)
+    ax.invert_yaxis()
     ax.set_title(title)
-    ax.margins(y=0.15)
-    ax.grid(axis="x", visible=False)
-    return f"{title}: {'; '.join(texts)}."
+    ax.set_xlim(0, 1.65 * max(q3))
+    ax.grid(axis="y", visible=False)
+    return f"{title}: {'. '.join(texts)}."
 
 
-def first_and_last(lines: Mapping[str, Timeline]) -> None:
-    """Print the modelled time of each timeline, and draw the first and the last on the same time axis."""
-    for title, line in lines.items():
-        print(_("{title:40} {seconds} (modelled)").format(title=title, seconds=seconds(line.seconds)))
-    first, *__, last = lines
-    for title in (first, last):
-        present(lines[title].plot(title, until=lines[first].seconds), lines[title].alt())
+def one_line(line: Timeline) -> None:
+    """Draw the timeline of a loop, with its modelled time."""
+    words = _("Four batches: {seconds}").format(seconds=seconds(line.seconds))
+    present(line.plot(words), f"{words}. {line.alt()}")
 
 
 def all_lines(lines: Mapping[str, Timeline]) -> None:

@@ -33,17 +33,13 @@ class Sample(NamedTuple):
 
 
 class NoTensor:
-    """Something that is no tensor and no container, but can be moved; learners see its name in errors."""
-
-    def __init__(self, moved=False):
-        self.moved = moved
+    """No tensor and no container, but it can be moved, which a right answer never does."""
 
     def __repr__(self):
-        return "<no tensor, moved>" if self.moved else "<no tensor>"
+        return "<no tensor>"
 
     def to(self, *_, **__):
-        """Return another instance that is marked as moved; a right answer never calls it."""
-        return NoTensor(moved=True)
+        return "<no tensor, moved>"
 
 
 def _sample_batches():
@@ -72,58 +68,43 @@ def _check_answer(answer, judge):
         try:
             got = answer(batch, target)
         except Raised as raised:
-            if isinstance(raised.error, RecursionError) and isinstance(batch, Sample):
-                judge.no(
-                    "strings", seen=f"{type(raised.error).__name__}: {raised.error}"
-                )  # it holds a string
+            if isinstance(raised.error, RecursionError) and isinstance(batch, Sample):  # it holds a string
+                judge.no("strings", seen=f"{type(raised.error).__name__}: {raised.error}")
             raise
-        if got is None:
-            judge.is_a(got, object, f"a {type(batch).__name__}")
-        _judge_moved(got, batch, target, 0, judge)
+        _judge_moved(judge.is_a(got, object, f"a {type(batch).__name__}"), batch, target, 0, judge)
 
 
 def _judge_moved(got, given, device, depth, judge):
     """Compare a result with the batch ``given``; ``depth`` is the number of containers around them."""
     kind = type(given).__name__
     deep = _("{depth} deep in another container").format(depth=depth) if depth else _("as it was given")
-    if isinstance(given, torch.Tensor):
-        if not isinstance(got, torch.Tensor):
-            judge.no(
-                seen=_("a {kind}: {value}").format(kind=type(got).__name__, value=got),
-                expected=_("a tensor"),
-            )
+    is_tensor, is_box = isinstance(given, torch.Tensor), isinstance(given, (dict, list, tuple))
+    if (is_tensor and not isinstance(got, torch.Tensor)) or (is_box and type(got) is not type(given)):
+        judge.no(
+            "namedtuple" if isinstance(given, Sample) else "wrong-value",
+            seen=_("a {kind}: {value}").format(kind=type(got).__name__, value=got),
+            expected=_("a tensor") if is_tensor else _("a {kind}").format(kind=_(kind)),
+        )
+    if is_tensor:
         if got.device != device:
-            diagnosis = "wrong-value"
-            if got.device.type == given.device.type == "cpu":
-                diagnosis = "one-level" if depth > 1 else "stays"
+            stayed = got.device.type == given.device.type == "cpu"
             judge.no(
-                diagnosis,
+                ("one-level" if depth > 1 else "stays") if stayed else "wrong-value",
                 seen=_("a tensor on {device}, {deep}").format(device=got.device, deep=deep),
                 expected=_("on {device}").format(device=device),
             )
         if not equal(got, given.cpu()):
             judge.no(seen=got.cpu(), expected=given.cpu())
-    elif not isinstance(given, (dict, list, tuple)):
+    elif not is_box:
         if got is not given:
             diagnosis = "strings" if isinstance(given, str) else "wrong-value"
-            judge.no(
-                diagnosis,
-                seen=f"{got!r}",
-                expected=_("{given!r}, the same object").format(given=given),
-            )
+            expected = _("{given!r}, the same object").format(given=given)
+            judge.no(diagnosis, seen=f"{got!r}", expected=expected)
     elif got is given and any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(given)):
-        diagnosis = "one-level" if depth else "not-entered"
         judge.no(
-            diagnosis,
+            "one-level" if depth else "not-entered",
             seen=_("the {kind} itself, {deep}").format(kind=_(kind), deep=deep),
             expected=_("its tensors on {device}").format(device=device),
-        )
-    elif type(got) is not type(given):
-        diagnosis = "namedtuple" if isinstance(given, Sample) else "wrong-value"
-        judge.no(
-            diagnosis,
-            seen=_("a {kind}: {value}").format(kind=type(got).__name__, value=got),
-            expected=_("a {kind}").format(kind=_(kind)),
         )
     else:
         is_dict = isinstance(given, dict)
@@ -136,42 +117,34 @@ def _judge_moved(got, given, device, depth, judge):
 EXERCISE = Exercise(
     id="02.move",
     title="Move any batch",
-    task="Write `move(batch, device)` for any nesting of plain dicts, lists, tuples and named tuples; a "
-    "batch may also be a single tensor. Return the same structure, of the same types, with each tensor on "
-    "`device`. All that is no tensor stays as it is, and so does the batch you were given.",
+    task="Write `move(batch, device)` for a tensor, or any nesting of plain dicts, lists, tuples and named "
+    "tuples. Return the same structure, of the same types, with each tensor on `device`. What isn't a tensor "
+    "stays as it is, and so does the batch that you were given.",
     level=2,
     minutes=12,
     hints=(
-        "A batch is like a box that may hold other boxes. Which kinds of things can you find in one, "
-        "and what should happen to each kind? Which function can already handle a box inside a box?",
-        "Ask one question after another. Is it a tensor, a dict, a named tuple, some other list or "
-        "tuple, or anything else? For a container, call `move` on everything inside, and build a new "
-        "container. `type(batch)(values)` keeps its type, but a named tuple, which has `_fields`, "
-        "wants its values one by one, with `*`. Strings aren't containers here.",
+        "A batch is like a box that may hold other boxes. Which function can already handle a box in a box?",
+        "Ask one question after another. Is it a tensor, a dict, a named tuple, another list or tuple, or "
+        "anything else? For a container, call `move` on everything inside, and build a new one. "
+        "`type(batch)(values)` keeps its type, but a named tuple, which has `_fields`, needs `*values`.",
         "Here a function goes into lists to change strings, and leaves everything else alone.\n\n"
         """```python
 def loud(thing):
-    if isinstance(thing, str):
-        return thing.upper()
     if isinstance(thing, list):
         return [loud(part) for part in thing]
-    return thing
+    return thing.upper() if isinstance(thing, str) else thing
 
 print(loud(["one", [2, "three"]]))  # ['ONE', [2, 'THREE']]
 ```""",
     ),
     reference=move,
     check_answer=_check_answer,
-    why="Libraries for training carry such a function, so that a loop has one line for every kind of batch. "
-    "Now you know what it does, and what it leaves alone.",
+    why="Training libraries have such a function. With it, one line of your loop moves every kind of batch.",
     diagnoses={
         "stays": "A tensor came back where it was. What `.to(device)` returns is on the device.",
-        "one-level": "The outer level moved, but a tensor deeper inside did not. A container can hold "
-        "containers.",
-        "not-entered": "A container came back untouched, with its tensors where they were: your function "
-        "does not go into this kind.",
-        "namedtuple": "A named tuple came back as something else: code that says `sample.image` will fail.",
-        "strings": "A string was taken apart. It can be iterated over, but it is no container of tensors; "
-        "and a letter is a string again, without end.",
+        "one-level": "The outer level moved, but a tensor deeper inside didn't. Boxes can hold boxes.",
+        "not-entered": "A container came back untouched. Your function doesn't go into this kind.",
+        "namedtuple": "A named tuple came back as something else, so code that says `sample.image` fails.",
+        "strings": "A string was taken apart. It holds no tensors, and each letter is a string again.",
     },
 )

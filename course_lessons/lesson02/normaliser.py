@@ -90,7 +90,7 @@ EXERCISE = Exercise(
     title="A constant that travels",
     task="`normaliser(mean, std)` builds a module that subtracts a mean and divides by a standard deviation, "
     "one for each channel (dimension 1 of a batch of images). The two constants should move with the module "
-    "and be saved with it, but not be trained. Mend it.",
+    "and be saved with it, but not be trained. Fix it.",
     level=1,
     minutes=6,
     hints=(

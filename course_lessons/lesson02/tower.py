@@ -81,7 +81,7 @@ EXERCISE = Exercise(
     title="The layers that stayed behind",
     task="`tower(sizes)` builds a network: a linear layer for each pair of neighbours in `sizes`, and a ReLU "
     "after each but the last. It works on the CPU. But `.to(device)` leaves its layers behind, and the "
-    "optimiser does not find them. Mend it.",
+    "optimiser doesn't find them. Fix it.",
     level=1,
     minutes=6,
     hints=(
@@ -92,7 +92,7 @@ EXERCISE = Exercise(
         "doesn't look into a Python list, so `.to(device)` passes those layers by. `torch.nn` has a "
         "list of its own, which registers what it holds. You can loop over it and slice it too, so "
         "`forward` can stay as it is.",
-        "Here a dict has the same fault, and a container of `torch.nn` mends it.\n\n"
+        "Here a dict has the same fault, and a container of `torch.nn` fixes it.\n\n"
         """```python
 class Heads(torch.nn.Module):
     def __init__(self):

@@ -41,15 +41,15 @@ MISTAKES = known_mistakes_of(
 )
 
 
-def _device_for_steps():
-    """Return the simulated device, or the CPU where there is none."""
-    device = second_device()
-    return torch.device("cpu") if device.type == "meta" else device
+def _count_step(optimizer, *_):
+    """Count a step in ``optimizer.steps`` (a pre-hook of the optimiser)."""
+    optimizer.steps += 1
 
 
 def _make_cases():
     """Return new arguments of ``train_step``; the models hold gradients of an earlier step."""
-    cases = []
+    cases, device = [], second_device()
+    device = torch.device("cpu") if device.type == "meta" else device
     for seed, n in enumerate((5, 16)):
         torch.manual_seed(seed)
         model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
@@ -57,13 +57,8 @@ def _make_cases():
         optimizer.steps = 0
         optimizer.register_step_pre_hook(_count_step)
         model(torch.randn(9, 6)).square().mean().backward()
-        cases.append((model, optimizer, torch.randn(n, 6), torch.arange(n) % 3, _device_for_steps()))
+        cases.append((model, optimizer, torch.randn(n, 6), torch.arange(n) % 3, device))
     return cases
-
-
-def _count_step(optimizer, *_):
-    """Count a step in ``optimizer.steps`` (a pre-hook of the optimiser)."""
-    optimizer.steps += 1
 
 
 def _compared_value(logits, model, optimizer, *_):
@@ -113,9 +108,9 @@ def _check_answer(answer, judge):
 EXERCISE = Exercise(
     id="02.train_step",
     title="Three faults in one step",
-    task="The step below has three device faults. Mend one, run the check, read the message that comes, mend "
-    "the next; one of the messages is not about devices. It should train `model` on `device` and return the "
-    "logits as a NumPy array. The optimiser was made before the model was moved.",
+    task="The step below has three faults. Fix one and run the check. Read the message that comes, and fix "
+    "the next one. One of the messages isn't about devices. In the end the step should train `model` on "
+    "`device` and return the logits as a NumPy array. The optimiser was made before the model was moved.",
     level=2,
     minutes=8,
     hints=(
@@ -141,15 +136,15 @@ print(curve.requires_grad, curve.detach().requires_grad)  # True False
     "back. The optimiser needed no change, because the parameters that it holds are the very ones "
     "that moved.",
     diagnoses={
-        "stays": "After the step the model you were given is not on `device`. The step should train it, and "
-        "no other, there.",
+        "stays": "After the step the model you were given isn't on `device`. The step should train that "
+        "model, there.",
         "loss-on-host": "The loss is computed on the host, and its gradient goes back to the device. Bring "
         "the labels to the logits, not the logits to the labels.",
-        "too-early": "The result is copied to the host without waiting, and read at once: on a real GPU it "
-        "may be read before it has arrived. `.cpu()` waits for you.",
-        "piles-up": "The gradients of an earlier step are still in the sum when the optimiser steps: "
+        "too-early": "The result is copied to the host without waiting, and read at once. On a real GPU "
+        "it may be read before it has arrived. `.cpu()` waits for you.",
+        "piles-up": "The gradients of an earlier step are still there when the optimiser steps, because "
         "`backward()` adds.",
-        "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it "
+        "softmax-twice": "There's a softmax before the loss, and `cross_entropy` makes one itself. Give it "
         "the logits.",
     },
 )

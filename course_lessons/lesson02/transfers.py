@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 
@@ -44,3 +44,19 @@ def journey(copy: Callable[[], object], device: torch.device, n: int = 9) -> tup
         arrived.append(now() - start)
         del copied
     return returned, arrived
+
+
+def time_copies(
+    copies: Mapping[str, Callable[[bool], object]], device: torch.device
+) -> dict[str, dict[str, list[float]]]:
+    """Time copies to a device, blocking and not; each is a function of ``non_blocking``.
+
+    Returns the seconds of all trials of each copy: *blocking*, until the data have arrived; *returns*,
+    until the non-blocking call returns; *arrives*, until its data have arrived.
+    """
+    times = {}
+    for name, copy in copies.items():
+        _, blocking = journey(lambda copy=copy: copy(False), device)
+        returns, arrives = journey(lambda copy=copy: copy(True), device)
+        times[name] = {"blocking": blocking, "returns": returns, "arrives": arrives}
+    return times
