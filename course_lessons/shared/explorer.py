@@ -238,7 +238,7 @@ class Live:
             "image/png": b64encode(_png(figure)).decode("ascii"),
             "application/vnd.jupyter.widget-view+json": view,
         }
-        display(data, raw=True)
+        display(data, metadata={"image/png": {"alt": alt}}, raw=True)
 
     def _current_positions(self) -> tuple[int, ...]:
         """Return the current position of each control, an index."""
