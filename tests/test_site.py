@@ -356,7 +356,7 @@ def test_colabs_list_covers_what_lessons_may_import():
     from course_utils.cli.bootstrap import name_of, requirements
 
     core = {name_of(item) for item in requirements(ROOT, "docs")}
-    core -= {"myst-nb", "sphinx", "sphinx-book-theme"}
+    core -= {"myst-nb", "sphinx", "sphinx-book-theme", "sphinx-copybutton"}
     assert core <= set(COLAB_VERSIONS["PACKAGES"])
 
 

@@ -1,0 +1,13 @@
+// A search's excerpts come from the article, not from the buttons above it.
+window.addEventListener("DOMContentLoaded", () => {
+  if (typeof Search === "undefined" || !Search.htmlToText) return;
+  const whole = Search.htmlToText;
+  Search.htmlToText = (text, anchor) => {
+    const page = new DOMParser().parseFromString(text, "text/html");
+    const main = page.querySelector('[role="main"]');
+    const article = page.querySelector("article.bd-article");
+    if (!main || !article) return whole(text, anchor);
+    main.replaceChildren(article);
+    return whole(page.documentElement.outerHTML, anchor);
+  };
+});
