@@ -83,14 +83,14 @@ def draw(theme: str) -> None:
     after.set_xlabel(_("ms, modelled for an NVIDIA T4"), color=inks["soft"], fontsize=14)
     both[0].set_xlim(0, 1.02 * first)
     handles = [Patch(color=COLOURS.get(kind, inks["wait"]), label=name) for kind, name in names.items()]
-    legend = fig.legend(
+    fig.legend(
         handles=handles, loc="upper center", bbox_to_anchor=(0.5, 0.085), ncols=5, frameon=False,
         fontsize=15, handlelength=1.2, columnspacing=1.6, labelcolor=inks["ink"],
     )  # fmt: skip
     fig.subplots_adjust(left=0.11, right=0.975, top=0.93, bottom=0.19, hspace=0.33)
     goal = path(chosen(), theme)
     goal.parent.mkdir(exist_ok=True)
-    fig.savefig(goal, dpi=120, facecolor=inks["ground"], bbox_extra_artists=[legend])
+    fig.savefig(goal, dpi=120, transparent=True)
     plt.close(fig)
     print(goal.relative_to(ROOT))
 
