@@ -15,6 +15,7 @@ var Scorer = {
     const heading = title.toLowerCase().split(" > ").pop().replace(/^\d\d · /, "");
     const other = (heading.match(/\b(hip|xpu|mps)\b/) || [])[0]; // an entry for fewer readers
     let sum = score;
+    if (docname === "handbook/glossary" && score > 40) return 0.25 * score; // an entry of the index, a term
     if (query && !(other && !query.includes(other))) {
       const share = (words.filter((word) => heading.includes(word)).length / (words.length || 1)) ** 2;
       if (heading.includes(query)) sum += 20 + ((anchor ? 10 : 20) * query.length) / heading.length;

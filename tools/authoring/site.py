@@ -28,6 +28,7 @@ from tools.authoring.links import slug, translated_path
 OWN = ("index.md", "about.md", "404.md")  # in site/, and written for it
 COLAB = "colab_links.md"  # in the repository's root
 HANDBOOK = "handbook"  # every page below it is a page of the site, at the same place
+GLOSSARY = f"{HANDBOOK}/glossary.md"
 # Parts of README.md: their place in index.md is @start@, …
 FROM_README = ("what", "goals", "start", "routes", "course-map")
 REPOSITORY = "@repository@"  # a link's target in the pages of site/
@@ -184,12 +185,26 @@ def page_text(course: Course, text: str, path: str, lessons: Collection[str], la
     text = _COMMENT.sub("", text)
     text = _BADGE.sub(r'<a class="open-in" href="\2">\1</a>', text)
     text = _ANCHOR.sub(r"(\1)=" if language == "en" else r'<div id="\1"></div>', text)
+    if path == translated_path(GLOSSARY, language):
+        text = _indexed(text)
     if _LINK.search(text):
         pages, english = (_pages(course, lessons, name) for name in (language, "en"))
         text = _LINK.sub(
             lambda m: m[1] + _site_link_target(course, path, m[2], pages, english, language), text
         )
     return _NOWHERE.sub(r"\1", text)
+
+
+def _indexed(text: str) -> str:
+    """Return the glossary with an index entry for each term, so that the search opens it."""
+
+    def entry(found: re.Match[str]) -> str:
+        """Return a term's anchor and first words, below its entries: the term, and its English in brackets."""
+        names = [name for name in re.split(r"[（(]|[）)]", found[2].replace("`", "")) if name.strip()]
+        lines = [f"```{{index}} ! single: {name.strip()}\n```\n" for name in names if not set(";!") & {*name}]
+        return "\n".join([*lines, found[0]])
+
+    return re.sub(r'(?m)^(\([\w-]+\)=|<div id="[\w-]+"></div>)\n+\*\*(.+?)\*\*', entry, text)
 
 
 def alternatives(nb: NotebookNode) -> dict[str, str]:
