@@ -126,8 +126,9 @@ def description(doctree):
     """Return a page's first paragraph of text, cut at a word."""
     for node in doctree.findall(nodes.paragraph):
         text = " ".join(node.astext().split())
-        plain = not node.traverse(nodes.image) and isinstance(node.parent, nodes.section)
-        if plain and len(text) > 40 and not node.traverse(lambda n: "door" in n.get("classes", ()) if isinstance(n, nodes.Element) else False):
+        door = any("door" in link.get("classes", ()) for link in node.findall(nodes.reference))
+        picture = next(iter(node.findall(nodes.image)), None)
+        if len(text) > 20 and not door and picture is None and isinstance(node.parent, nodes.section):
             return text if len(text) <= 200 else text[:200].rsplit(" ", 1)[0] + " …"
     return ""
 

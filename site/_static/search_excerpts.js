@@ -9,8 +9,8 @@ window.addEventListener("DOMContentLoaded", () => {
     if (!main || !article) return whole(text, anchor);
     if (anchor && anchor.startsWith("#index-")) {
       let node = page.getElementById(anchor.slice(1));
-      while (node && !node.textContent.trim()) node = node.nextElementSibling || node.parentElement;
-      return (node || article).textContent;
+      while (node && !node.textContent.trim()) node = node.nextElementSibling || node.parentElement?.nextElementSibling;
+      return (node?.closest("p") || node || article).textContent;
     }
     main.replaceChildren(article);
     return whole(page.documentElement.outerHTML, anchor) || article.textContent;

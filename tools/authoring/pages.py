@@ -54,11 +54,15 @@ def doors(course: Course) -> str:
     if course.repository:
         first = course.ready[0]
         ways.append((_("**Read online**"), _site_home(course)))
-        ways.append((_("**Open {lesson} in Colab**").format(lesson=first.id), open_in(course, first)["Colab"]))
+        ways.append(
+            (_("**Open {lesson} in Colab**").format(lesson=first.id), open_in(course, first)["Colab"])
+        )
     ways.append((_("**Run it here**"), "#start"))
     if not course.repository:
         ways.append((_("**The lessons**"), "#course-map"))
-    ways += [(own_name(code), translated_path("README.md", code)) for code in languages()[1:]]
+    others = {code: translated_path("README.md", code) for code in languages()[1:]}
+    root = course.path.parent.parent
+    ways += [(own_name(code), page) for code, page in others.items() if (root / page).is_file()]
     return " · ".join(f"[{name}]({target})" for name, target in ways)
 
 

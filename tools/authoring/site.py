@@ -38,7 +38,8 @@ CONTENTS = {  # the sidebar's parts, by the key of their caption; a lesson is a 
     "handbook": tuple(
         f"handbook/{name}.md"
         for name in (
-            "errors", "templates", "cheatsheet", "practices", "machines", "glossary", "explorers", "benchmark",
+            "errors", "templates", "cheatsheet", "practices",
+            "machines", "glossary", "explorers", "benchmark",
         )
     ),
     "trust": tuple(f"handbook/{name}.md" for name in ("fidelity", "claims", "checkers")),
@@ -199,7 +200,7 @@ def _indexed(text: str) -> str:
     """Return the glossary with an index entry for each term, so that the search opens it."""
 
     def entry(found: re.Match[str]) -> str:
-        """Return a term's anchor and first words, below its entries: the term, and its English in brackets."""
+        """Return a term's anchor and first words, below its entries: the term, and its English."""
         names = [name for name in re.split(r"[（(]|[）)]", found[2].replace("`", "")) if name.strip()]
         lines = [f"```{{index}} ! single: {name.strip()}\n```\n" for name in names if not set(";!") & {*name}]
         return "\n".join([*lines, found[0]])

@@ -24,7 +24,9 @@ from tools.authoring import claims
 from tools.authoring.links import slug, translated_path
 from tools.authoring.translation import catalogues, code, prose
 
-_LINK = re.compile(r"(?:(?<=\]\()|(?<=src=\")|(?<=srcset=\")|(?<=href=\"))(?![a-z]+:|[#@])([^)\s#\"]+)(#[^)\s\"]*)?")
+_LINK = re.compile(
+    r"(?:(?<=\]\()|(?<=src=\")|(?<=srcset=\")|(?<=href=\"))(?![a-z]+:|[#@])([^)\s#\"]+)(#[^)\s\"]*)?"
+)
 
 
 def sources() -> list[str]:
