@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import json
 import os
 import re
 import sys
@@ -34,6 +34,12 @@ SHOWN = 12  # how many variable names are listed at most
 
 class CatchUpError(Exception):
     """Catching up is not possible, or failed in a cell; the message is one sentence."""
+
+
+class _Node(dict[str, Any]):
+    """A JSON object with its members as attributes, like a NotebookNode; importing nbformat takes seconds."""
+
+    __getattr__ = dict.__getitem__
 
 
 @dataclass(frozen=True)
@@ -88,6 +94,24 @@ def catch_up(lesson_id: str, section: int | str | None = None) -> None:
         print(_describe_newest_checkpoint(storage.checkpoint_dir(lesson.id)))
 
 
+def way_back(exercises: LessonExercises) -> str:
+    """Return the sentence on the call that brings a learner back to where they were in a lesson.
+
+    It is "" if they checked no answer yet, or solved all, or if the lesson's own copy cannot be read.
+    """
+    ids = {exercise.id for exercise in exercises}
+    tried = {attempt.exercise for attempt in progress_file.attempts()}
+    if not ids & tried or ids <= progress_file.solved():
+        return ""
+    try:
+        nb = _read_fresh_notebook(_find_lesson(exercises.lesson_id))
+    except CatchUpError:
+        return ""
+    return _('course_utils.catch_up("{id}") brings you back to {section}.').format(
+        id=exercises.lesson_id, section=_first_unsolved(nb, _find_sections(nb), exercises)
+    )
+
+
 def _find_lesson(lesson_id: str) -> Lesson:
     """Return a lesson that has a notebook; `CatchUpError` if there is none of this id."""
     try:
@@ -98,14 +122,13 @@ def _find_lesson(lesson_id: str) -> Lesson:
 
 def _read_fresh_notebook(lesson: Lesson) -> NotebookNode:
     """Return a lesson's notebook as the course ships it; `CatchUpError` if that is not possible."""
-    if importlib.util.find_spec("nbformat") is None:
-        raise CatchUpError(_("catch_up needs the package nbformat: install it with  %pip install nbformat"))
-    import nbformat
-
     try:
-        return nbformat.reads(fresh_notebook(lesson), as_version=4)
+        nb = json.loads(fresh_notebook(lesson), object_hook=_Node)
     except CourseFileError as error:
         raise CatchUpError(_("Catching up is not possible: {error}.").format(error=error)) from None
+    for cell in nb.cells:
+        cell["source"] = "".join(cell.source)
+    return nb
 
 
 def _find_sections(nb: NotebookNode) -> list[_Section]:
@@ -179,7 +202,7 @@ def _run_cells_above(
                     ).format(place=section, type=type(problem).__name__, message=message)
                 )
     below = [cell.source for cell in nb.cells[target.cell :] if cell.cell_type == "code"]
-    wanted = set(re.findall(r"\w+", "\n".join(below))) - {"_", "clone", "ex"}  # the setup cell's
+    wanted = set(re.findall(r"\w+", "\n".join(below))) - {"_", "clone", "ex"}  # the set-up cells'
     return [
         name
         for name, value in shell.user_ns.items()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import html
+import importlib.util
 import os
+import sys
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -28,6 +31,9 @@ SWITCH_ON = {
 """How to get a GPU on each platform, for the learner."""
 NO_BADGE = _('For a free GPU see "Where should you run the course?" in lesson 00.')
 """The same for a local machine if the course has no repository, so that its lessons have no badges."""
+
+full_card = True
+"""Whether `get_device` shows the whole card, not a line with the card folded; set by `start`."""
 
 
 class DeviceError(RuntimeError):
@@ -52,7 +58,7 @@ class Abilities:
 
 
 def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.device:
-    """Return the best device that works, and show a card with its capabilities.
+    """Return the best device that works, and show its capabilities: a card, or a line with the card folded.
 
     Each candidate is tested, by a matrix product, and on the simulated device by training too,
     because every kernel can fail although the driver is present. As a side effect, the simulated device is
@@ -75,6 +81,9 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
     if problem_with_torch := old_torch(torch.__version__):
         raise DeviceError(problem_with_torch)
     requested = prefer or os.environ.get("COURSE_DEVICE") or ""
+    may_simulate = requested.startswith("sim") if requested else not _has_gpu()
+    if not quiet and may_simulate and _is_uncompiled():
+        print(_("The first call takes some seconds, once: Python compiles more of PyTorch's files."))
     notes: list[str] = []
     if requested:
         device = _requested_device(requested, requested_by="get_device" if prefer else "COURSE_DEVICE")
@@ -98,7 +107,7 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
     if warning := simgpu.disable_for(device):
         notes.append(warning)
     if not quiet:
-        show(device_card(device, notes))
+        show(device_card(device, notes) if full_card else device_line(device, notes))
     return device
 
 
@@ -213,6 +222,55 @@ def device_card(device: torch.device, notes: list[str] | None = None) -> Bundle:
     )
 
 
+def device_line(device: torch.device, notes: list[str] | None = None) -> Bundle:
+    """Return a device's name, memory and what matters most as one line, with the card folded under it.
+
+    Notes are about a device that does not work, so they are not folded.
+    """
+    can, card = abilities(device), device_card(device)
+    size = f", {can.memory / 2**30:.1f} GiB" if can.memory else ""
+    line = f"{device}: {can.name}{size}. {_what_matters(can)}"
+    page = f"<details><summary>{html.escape(line)}</summary>{card.html}</details>"
+    return Bundle(
+        text="\n".join([line, *(notes or [])]),
+        html=page + "".join(f"<div>{html.escape(note)}</div>" for note in notes or []),
+    )
+
+
+def _what_matters(can: Abilities) -> str:
+    """Return the one fact on a device that a lesson's reader needs, as a sentence."""
+    if can.device.type == "sim":
+        return _("Its results are real, its times are modelled.")
+    if can.device.type == "cpu":
+        return _("Every cell runs on it.")
+    if can.device.type == "cuda" and not can.bf16:
+        return _("It only emulates bfloat16, so train in float16.")
+    return _("Ready for every lesson.")
+
+
+def expected_device() -> str:
+    """Return a sentence on the device that `get_device` will try first; nothing is tested or initialized.
+
+    An initialized CUDA would rule out the simulated device in this process, so a GPU is not named.
+    """
+    if requested := os.environ.get("COURSE_DEVICE"):
+        return _("COURSE_DEVICE asks for {requested}.").format(requested=requested)
+    if _has_gpu():
+        return _("PyTorch sees a GPU.")
+    if simgpu.unavailable_reason():
+        return _("No GPU, so the CPU does all the work.")
+    card = simgpu.profile().name if simgpu.enabled() else "T4"
+    return _("No GPU, so a simulated {card} takes its place.").format(card=card)
+
+
+def _is_uncompiled() -> bool:
+    """Return whether Python has no compiled copy yet of what PyTorch imports at an optimizer's first use."""
+    if "torch._dynamo" in sys.modules:
+        return False
+    spec = importlib.util.find_spec("torch._dynamo")
+    return bool(spec and spec.cached) and not Path(spec.cached).exists()
+
+
 def _advice(can: Abilities) -> str:
     """Return what a device is good for in the course, in one or two sentences."""
     if can.device.type not in ("cpu", "sim"):
@@ -232,7 +290,7 @@ def _advice(can: Abilities) -> str:
 
 def no_gpu_notice() -> None:
     """If there is no GPU, print how to get one; else do nothing. Called by `start` on Colab and Kaggle."""
-    if not any(_is_available(kind) for kind in ("cuda", "xpu", "mps")):
+    if not _has_gpu():
         print(
             _("This session has no GPU. Every lesson runs all the same. {better_device}").format(
                 better_device=_better_device()
@@ -244,6 +302,11 @@ def _better_device() -> str:
     """Return the sentence on how to get a GPU on this platform."""
     has_badges = bool(load_course().repository)
     return SWITCH_ON[where()] if where() != "local" or has_badges else NO_BADGE
+
+
+def _has_gpu() -> bool:
+    """Return whether PyTorch reports a real GPU as available."""
+    return any(map(_is_available, ("cuda", "xpu", "mps")))
 
 
 def _is_available(kind: str) -> bool:

@@ -311,21 +311,18 @@ def _spread_note(likely: Spread) -> str:
 
 def _show_table(measurements: Sequence[Measurement], note: str) -> None:
     """Show measurements as a table, with sources and a note below it."""
-    head = (_("What"), _("Median"), _("Quartiles"), "n", _("Kind"), _("Where"), _("When"))
+    head = (_("What"), _("Median"), _("Quartiles"), "n", _("Kind"), _("Where"))
     rows = [
-        (
-            m.label,
-            m.written(),
-            _interval_text(m),
-            m.n or "",
-            m.kind,
-            _("{device}: {machine}, torch {torch}").format(device=m.device, machine=m.machine, torch=m.torch)
-            if m.torch
-            else m.machine,
-            m.date,
-        )
+        (m.label, m.written(), _interval_text(m), m.n or "", m.kind, m.machine or m.device)
         for m in measurements
     ]
+    runs = dict.fromkeys(
+        _("{machine} ({device}): torch {torch}, {date}.").format(
+            machine=m.machine, device=m.device, torch=m.torch, date=m.date
+        )
+        for m in measurements
+        if m.torch
+    )
     bases = sorted({_spread_note(m.likely) for m in measurements if m.likely})
-    sources = sorted({_("Published: {source}.").format(source=m.source) for m in measurements if m.source})
-    show_table(head, rows, [m.kind for m in measurements], "\n".join([*bases, *sources, note]))
+    published = sorted({_("Published: {source}.").format(source=m.source) for m in measurements if m.source})
+    show_table(head, rows, [m.kind for m in measurements], note, [*runs, *bases, *published])

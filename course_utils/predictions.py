@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -26,6 +26,7 @@ HEADLINES = {
     "off": _("A surprise"),
     "": _("The answer"),
 }
+HEADLINES_OF_CHOICES = {"close": _("Right"), "off": _("Not quite"), "": HEADLINES[""]}
 _KINDS = (N_("counted"), N_("metered"))  # kinds of found numbers, besides those of records
 _COLOURS = {"close": "#2a9d5c", "near": "#c77700", "off": "#4a78b5", "": ""}
 
@@ -58,13 +59,14 @@ class Prediction:
 
     id: str
     unit: str = ""
-    choices: tuple[str, ...] = ()
+    choices: Sequence[str] | Mapping[str, str] = ()
+    """The possible answers; if it is a mapping, from each to the sentence shown to who chose it wrongly."""
     guess: float | str | None = None
     revealed: bool = field(default=False, repr=False)
     earlier: bool = field(default=False, repr=False)
     """Whether the guess was made in an earlier session and restored from the progress file."""
 
-    def reveal(self, found: Any, *, kind: str = "") -> None:
+    def reveal(self, found: Any, measured: Any = None, *, kind: str = "") -> None:
         """Show the result and how close the guess was; the first time, record it in the progress file.
 
         Problems are printed, not raised.
@@ -74,7 +76,10 @@ class Prediction:
         found
             A number, a sequence of numbers such as (low, high), or one or several `Measurement`: the range
             is then from the lowest lower quartile to the highest upper one, or that of a real card's likely
-            values. For a choice, the right one.
+            values. For a choice, the right one: the text, or a number such as 8 for ``"8"``.
+        measured
+            What was found on this machine, if ``found`` is not: numbers or measurements like those of
+            ``found``. It is shown, and decides nothing.
         kind
             The kind of plain numbers, such as ``"modelled"``; a `Measurement` has its own.
 
@@ -96,11 +101,12 @@ class Prediction:
             return
         self._restore_earlier_guess()
         verdict, comment = self._verdict(answer)
+        shown = "" if measured is None else self._measured_sentence(measured, kind)
         if not self.revealed and verdict:
             found = answer if isinstance(answer, str) else [answer.low, answer.high]
             progress_file.record_prediction(self.id, verdict, self.guess, found, self.unit)
         self.revealed = True
-        show(self._display(answer, verdict, comment))
+        show(self._display(answer, verdict, comment, shown))
 
     def _restore_earlier_guess(self) -> None:
         """If this session has no guess, restore the one in the progress file, as after a kernel restart.
@@ -112,6 +118,27 @@ class Prediction:
             with suppress(UnusableError):  # damaged, or one of other choices
                 self.guess = _validated_guess((earlier_guess,), self.choices)
                 self.revealed = self.earlier = True
+
+    def _measured_sentence(self, measured: Any, kind: str) -> str:
+        """Return a sentence with what was measured; if it is unusable, print why and return ""."""
+        try:
+            if not self.unit and hasattr(measured, "written"):
+                text, kind = measured.written(), measured.kind
+            else:
+                numbers = _to_found(measured, self.unit, kind)
+                text, kind = self._format(numbers.middle) + _span(numbers), numbers.kind
+        except UnusableError as problem:
+            print(
+                _("Prediction {id}: the figure can't be shown, because {problem}.").format(
+                    id=self.id, problem=problem
+                )
+            )
+            return ""
+        if kind in ("", "measured"):
+            return _("Measured here: {figure}.").format(figure=text)
+        if kind == "modelled":
+            return _("Modelled here: {figure}.").format(figure=text)
+        return _("The figure: {figure}, {kind}.").format(figure=text, kind=_written_kinds(kind))
 
     def _answer(self, found: Any, kind: str) -> Found | str:
         """Return the argument of `reveal` as a `Found`, or one of the choices; else raise `UnusableError`."""
@@ -131,35 +158,37 @@ class Prediction:
         if self.guess is None:
             return "", _("You made no prediction: next time, type one before you measure.")
         if isinstance(answer, str):
-            return ("close", "") if self.guess == answer else ("off", _THINK_AGAIN)
+            if self.guess == answer:
+                return "close", ""
+            sentences = self.choices if isinstance(self.choices, Mapping) else {}
+            return "off", sentences.get(str(self.guess)) or _THINK_AGAIN
         assert isinstance(self.guess, float)
         return score(self.guess, answer, self.unit)
 
-    def _display(self, answer: Found | str, verdict: str, comment: str) -> Bundle:
+    def _display(self, answer: Found | str, verdict: str, comment: str, measured: str) -> Bundle:
         """Return the comparison as text and HTML."""
         lines = []
         if self.guess is not None:
             guess = self._format(self.guess)
             then = _("In an earlier session you predicted {guess}.").format(guess=guess)
             lines = [then if self.earlier else _("You predicted {guess}.").format(guess=guess)]
-        if isinstance(answer, str):
-            lines.append(_("Found: {answer}.").format(answer=answer))
-        else:
-            span = _("{low} to {high}").format(low=figure(answer.low), high=figure(answer.high))
-            span = f" ({span})" if figure(answer.low) != figure(answer.high) else ""
-            kinds = ", ".join(map(_, answer.kind.split(", ")))
-            kind = f", {kinds}" if kinds else ""
+        if isinstance(answer, Found):
+            kinds = _written_kinds(answer.kind)
             lines.append(
                 _("Found: {written}{span}{kind}.").format(
-                    written=self._format(answer.middle), span=span, kind=_(kind)
+                    written=self._format(answer.middle),
+                    span=_span(answer),
+                    kind=f", {kinds}" if kinds else "",
                 )
             )
-        lines += [comment] if comment else []
+        elif self.guess != answer:
+            lines.append(_("Right answer: {answer}.").format(answer=answer))
+        lines += [text for text in (comment, measured) if text]
         picture = ""
         if isinstance(answer, Found) and isinstance(self.guess, float):
             picture = scale(self.guess, answer, self.unit)
-        right = verdict == "close" and isinstance(answer, str)
-        colour, headline = _COLOURS[verdict], _("Right") if right else HEADLINES[verdict]
+        headlines = HEADLINES_OF_CHOICES if isinstance(answer, str) else HEADLINES
+        colour, headline = _COLOURS[verdict], headlines[verdict]
         return Bundle(
             text=f"{headline} · {self.id}\n{' '.join(lines)}",
             html=f'<div style="border-left:4px solid {colour};padding:.4em .9em;margin:.3em 0">'
@@ -179,7 +208,12 @@ _THINK_AGAIN = _("Why might that be? Think before you read on.")
 all_predictions: dict[str, Prediction] = {}
 
 
-def predict(prediction_id: str, *guess: object, unit: str = "", choices: Sequence[str] = ()) -> Prediction:
+def predict(
+    prediction_id: str,
+    *guess: object,
+    unit: str = "",
+    choices: Sequence[str] | Mapping[str, str] = (),
+) -> Prediction:
     """Record the learner's guess before a measurement; `Prediction.reveal` scores it afterwards.
 
     Parameters
@@ -192,7 +226,9 @@ def predict(prediction_id: str, *guess: object, unit: str = "", choices: Sequenc
     unit
         The unit the guess is in: ``"×"``, ``"%"``, ``"ms"``, ``"MiB"``, ...
     choices
-        The possible answers, if the question does not ask for a number.
+        The possible answers, if the question does not ask for a number: a sequence, or a mapping from each
+        answer to a sentence for the learner who chose it and was wrong. The right answer's may be ``""``.
+        All are strings; a learner may write 8 for ``"8"``.
 
     Returns
     -------
@@ -201,7 +237,7 @@ def predict(prediction_id: str, *guess: object, unit: str = "", choices: Sequenc
         the answer is revealed; then it stays.
     """
     prediction = all_predictions.setdefault(prediction_id, Prediction(prediction_id))
-    prediction.unit, prediction.choices = unit, tuple(choices)
+    prediction.unit, prediction.choices = unit, choices
     earlier_guess = None if prediction.guess is None else prediction._format(prediction.guess)
     what = _("one of {choices}").format(choices=", ".join(map(repr, choices))) if choices else _("a number")
     if not guess or isinstance(guess[0], Todo):
@@ -290,6 +326,17 @@ def figure(value: float) -> str:
     return f"{float(f'{value:.3g}'):.7g}"
 
 
+def _span(found: Found) -> str:
+    """Return a range in brackets, with a space before it, or "" if both ends are written alike."""
+    low, high = figure(found.low), figure(found.high)
+    return f" ({_('{low} to {high}').format(low=low, high=high)})" if low != high else ""
+
+
+def _written_kinds(kinds: str) -> str:
+    """Return kinds separated by commas in the chosen language."""
+    return ", ".join(map(_, kinds.split(", ")))
+
+
 def with_unit(value: float, unit: str) -> str:
     """Format a number with its unit: ``"4×"``, ``"2 ms"``."""
     return f"{figure(value)}{'' if unit in ('', '×') else ' '}{unit}"
@@ -329,7 +376,7 @@ class UnusableError(Exception):
     """A guess or a result of the wrong kind; the message is the first part of a sentence."""
 
 
-def _validated_guess(given: tuple[object, ...], choices: tuple[str, ...]) -> float | str:
+def _validated_guess(given: tuple[object, ...], choices: Collection[str]) -> float | str:
     """Return the guess in the arguments of `predict`: a float or one of ``choices``; else `UnusableError`."""
     if choices:
         chosen = _matching_choice(given[0], choices) if len(given) == 1 else None
@@ -355,9 +402,15 @@ def _validated_guess(given: tuple[object, ...], choices: tuple[str, ...]) -> flo
     return value
 
 
-def _matching_choice(value: object, choices: Sequence[str]) -> str | None:
-    """Return the choice that equals a value, ignoring case and surrounding spaces; None if there is none."""
-    text = str(value).strip().lower() if isinstance(value, str | int | float) else None
+def _matching_choice(value: object, choices: Collection[str]) -> str | None:
+    """Return the choice that equals a value, ignoring case and surrounding spaces; None if there is none.
+
+    A number equals a choice that is written like it: 8 and 8.0 equal ``"8"``.
+    """
+    if not isinstance(value, str | bool):
+        with suppress(UnusableError):
+            value = f"{_finite_number(value):.15g}"
+    text = str(value).strip().lower() if isinstance(value, str | bool) else None
     return next((choice for choice in choices if choice.lower() == text), None)
 
 

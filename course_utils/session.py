@@ -1,4 +1,4 @@
-"""A lesson's session: `start`, which the setup cell calls, and the table of lessons with the progress."""
+"""A lesson's session: `start`, which the set-up cell calls, and the table of lessons with the progress."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.util
 import sys
 from functools import cache
 
-from course_language import _
+from course_language import _, ngettext
 
 from . import progress_file
 from .course import load_course
@@ -18,19 +18,10 @@ NEEDED = ("torch", "numpy", "matplotlib", "tqdm", "yaml")
 
 
 def start(lesson_id: str) -> LessonExercises:
-    """Prepare a notebook: check for its packages, set the plotting style, and return the exercises.
+    """Do what `course_utils.start` does, in the language that is chosen already.
 
-    On Colab and Kaggle, print how to get a GPU if there is none.
-
-    Parameters
-    ----------
-    lesson_id
-        The lesson's number, such as ``"01"``.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        If this kernel's Python lacks a package that the lessons import; the message says what to do.
+    Print that the lesson is ready, which device to expect, and how many exercises are solved. In a fresh
+    kernel, name the way back to where the learner was; on Colab and Kaggle, the way to a GPU.
     """
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
@@ -40,22 +31,41 @@ def start(lesson_id: str) -> LessonExercises:
                 "start the course with: python3 -m course_utils lab"
             ).format(executable=sys.executable, missing=", ".join(missing))
         )
-    if where() != "local":
-        from .devices import no_gpu_notice
-
-        no_gpu_notice()
-    from . import plots
+    from . import devices, plots
+    from .catchup import way_back
 
     plots.use_style()
-    return lesson(lesson_id)
+    devices.full_card = lesson_id == "00"
+    exercises = lesson(lesson_id)
+    print(_ready(exercises))
+    if where() != "local":
+        devices.no_gpu_notice()
+    shell = ipython_shell()
+    if shell is not None and "ex" not in shell.user_ns and (way := way_back(exercises)):
+        print(way)
+    return exercises
+
+
+def _ready(exercises: LessonExercises) -> str:
+    """Return the line that a lesson is ready, with the device to expect and how many exercises are solved."""
+    from .devices import expected_device
+
+    ids = {exercise.id for exercise in exercises}
+    right = len(ids & progress_file.solved())
+    count = ngettext("{right} of {total} exercise solved.", "{right} of {total} exercises solved.", len(ids))
+    return _("Lesson {id} is ready. {device} {count}").format(
+        id=exercises.lesson_id, device=expected_device(), count=count.format(right=right, total=len(ids))
+    )
 
 
 @cache
 def remind_of_setup() -> None:
-    """Print once that the setup cell must run first, if ``ex`` is not defined in the notebook."""
+    """Print once that the set-up cell must run first, if ``ex`` is not defined in the notebook."""
     shell = ipython_shell()
     if shell is not None and "ex" not in shell.user_ns:
-        print(_("Run the setup cell at the top of the lesson first. It makes ex, which checks your answers."))
+        print(
+            _("Run the set-up cell at the top of the lesson first. It makes ex, which checks your answers.")
+        )
 
 
 def course_map() -> None:

@@ -69,7 +69,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]], classes: Sequence[
     )
     titles = "".join(f'<th style="text-align:left">{html.escape(name)}</th>' for name in head)
     page = f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
-    return "\n".join(lines), page + (real_gpus_link() if "modelled" in kinds else "")
+    return "\n".join(lines), page
 
 
 REAL_GPUS = "handbook/fidelity.md"
@@ -87,9 +87,13 @@ def real_gpus_link() -> str:
 
 
 def show_table(
-    head: Sequence[str], rows: Sequence[Sequence[object]], kinds: Sequence[str], note: str = ""
+    head: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    kinds: Sequence[str],
+    note: str = "",
+    sources: Sequence[str] = (),
 ) -> None:
-    """Show a table, with a note in small print below it.
+    """Show a table, with a note in small print below it, and folded what its numbers rest on.
 
     Parameters
     ----------
@@ -101,12 +105,23 @@ def show_table(
         For each row ``"measured"``, ``"recorded"``, ``"modelled"`` or ``"published"``.
     note
         Text below the table; each line is a paragraph of its own.
+    sources
+        Sentences on where the numbers come from and how sure they are. A front end folds them, together
+        with the link for modelled numbers.
     """
     text, page = table(head, rows, kinds)
     for line in note.splitlines():
-        text += f"\n{line}"
-        page += f"<div><small>{html.escape(line)}</small></div>"
-    show(Bundle(text, page))
+        page += _small(line)
+    folded = "".join(map(_small, sources)) + (real_gpus_link() if "modelled" in kinds else "")
+    if folded:
+        summary = html.escape(_("Where these numbers come from"))
+        page += f"<details><summary><small>{summary}</small></summary>{folded}</details>"
+    show(Bundle("\n".join([text, *note.splitlines(), *sources]), page))
+
+
+def _small(line: str) -> str:
+    """Return a line of small print, as HTML."""
+    return f"<div><small>{html.escape(line)}</small></div>"
 
 
 _NO_WRAP = ";white-space:nowrap"  # no line break in a short cell, such as a number and its unit

@@ -29,8 +29,6 @@ extensions = ["myst_nb", "sphinx.ext.githubpages", "sphinx_copybutton"]
 
 nb_execution_mode = "off"  # the lessons were executed before
 nb_merge_streams = True
-nb_code_prompt_show = words["show"]  # the only cell that is folded
-nb_code_prompt_hide = words["hide"]
 myst_heading_anchors = 4
 myst_url_schemes = ["http", "https", "mailto", "ftp", "site"]  # the last from page_text
 myst_enable_extensions = ["attrs_inline", "tasklist"]  # classes of the first page; a list to tick

@@ -264,6 +264,7 @@ def test_a_mirror_serves_uv(tmp_path, wheels, way):
 def test_lab_starts_jupyter_with_the_environment_of_the_clone(clone, tmp_path):
     told = tmp_path / "told.json"
     env = variables(None, FAKE_LAB=str(told), PYTHONPATH="/elsewhere", JUPYTER_PATH="/theirs")
+    env["JUPYTER_CONFIG_PATH"] = "/mine"
     done = run(clone, env, "lab", "--no-browser", "--port", "9876", "--", "--ServerApp.x=1")
     assert done.returncode == 0, done.stderr
     lab_says = json.loads(told.read_text(encoding="utf-8"))
@@ -276,6 +277,39 @@ def test_lab_starts_jupyter_with_the_environment_of_the_clone(clone, tmp_path):
     assert "PYTHONPATH" not in lab_says["env"]
     kernels = lab_says["env"]["JUPYTER_PATH"].split(os.pathsep)
     assert kernels == [str(clone / ".venv" / "share" / "jupyter"), "/theirs"]
+    config = lab_says["env"]["JUPYTER_CONFIG_PATH"].split(os.pathsep)
+    assert config == [str(clone / "course_utils" / "cli" / "jupyter"), "/mine"]
+
+
+ASK_JUPYTERLAB = """
+import sys
+from jupyterlab.commands import get_app_dir
+from jupyterlab_server.settings_utils import get_settings
+app = get_app_dir()
+name = "@jupyterlab/apputils-extension:notification"
+answer, _ = get_settings(f"{app}/settings", f"{app}/schemas", sys.argv[1], schema_name=name)
+print(answer["schema"]["properties"]["fetchNews"]["default"], answer["settings"].get("fetchNews"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("ours", "own", "said"),
+    [(False, "", "none None"), (True, "", "false None"), (True, '{"fetchNews": "true"}', "false true")],
+    ids=["Jupyter's own", "in lab", "the learner's choice"],
+)
+def test_lab_asks_nothing_about_news_and_leaves_the_learners_settings_alone(ours, own, said, tmp_path):
+    mine = tmp_path / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    if own:
+        mine.parent.mkdir(parents=True)
+        mine.write_text(own, encoding="utf-8")
+    env = {name: value for name, value in os.environ.items() if name != "JUPYTER_CONFIG_PATH"}
+    env["JUPYTER_CONFIG_DIR"] = str(tmp_path / "config")
+    call = [sys.executable, "-c", ASK_JUPYTERLAB, tmp_path]
+    done = subprocess.run(
+        call, env=lab.with_defaults(env) if ours else env, capture_output=True, encoding="utf-8"
+    )
+    assert done.stdout.strip() == said, done.stderr
+    assert mine.exists() is bool(own)
 
 
 @pytest.mark.slow

@@ -34,9 +34,9 @@ from tools.authoring.solve import solved
 pytestmark = [pytest.mark.everywhere, pytest.mark.serial]
 
 SETTINGS = {
-    # All cells are in the page, not only the visible ones; no question about news covers a corner.
+    # All cells are in the page, not only the visible ones; no word of a newer JupyterLab covers a corner.
     "notebook-extension/tracker": {"windowingMode": "none"},
-    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+    "apputils-extension/notification": {"checkForUpdates": False},
 }
 
 
@@ -81,7 +81,9 @@ def jupyterlab(folder):
     args = argparse.Namespace(no_browser=True, port=port, rest=more)
     command = lab_command.command(Path(sys.executable), args, course)  # what a learner's call starts
     with (folder / "server.log").open("w", encoding="utf-8") as log:
-        server = subprocess.Popen(command, cwd=course, env=env, stdout=log, stderr=log)
+        server = subprocess.Popen(
+            command, cwd=course, env=lab_command.with_defaults(env), stdout=log, stderr=log
+        )
     address = f"http://127.0.0.1:{port}"
     try:
         _wait_for(f"{address}/api/status?token={token}", server, folder / "server.log")
@@ -323,6 +325,12 @@ def test_explorers_in_jupyterlab_ask_first_and_then_move(browser, lab):
     page.close()
 
 
+_MOVE_TO = """positions => document.querySelectorAll("[data-mover]").forEach((mover, i, movers) => {
+  mover.value = mover.checked = positions[i];
+  if (i === movers.length - 1) mover.dispatchEvent(new Event("input"));
+})"""
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_an_explorer_on_a_page_without_a_kernel_moves(browser, tmp_path, monkeypatch, name):
     made = []
@@ -335,6 +343,12 @@ def test_an_explorer_on_a_page_without_a_kernel_moves(browser, tmp_path, monkeyp
     page.on("request", lambda request: asked.append(request.url))
     page.goto((tmp_path / "page.html").as_uri())
     assert len(_moves(page, page.locator(".explorer"), "ArrowRight")) > 1
+    said = "Right." if made[0].guesses[0] == made[0].answer else "Not quite."
+    ways = {made[0].part(positions): positions for positions in made[0].positions()}
+    for part in sorted(ways.keys() - {""})[: made[0].parts]:
+        page.evaluate(_MOVE_TO, ways[part])
+    expect(page.locator(".note")).to_have_text(f"You said: {made[0].guesses[0]}.")
+    expect(page.locator(".found")).to_have_text(f"{said} {made[0].found}")
     expect(page.locator(".found")).to_be_visible()
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     page.screenshot(path=EXECUTED / "screens" / f"explorer {name} page.png")

@@ -16,7 +16,7 @@ from test_bootstrap import PYPROJECT, make_clone, make_wheel, make_wheels, run, 
 from course_utils.cli.bootstrap import venv_python
 from course_utils.cli.faults import SetupError
 from course_utils.course import load_course
-from tools.authoring.cells import setup_cell
+from tools.authoring.cells import fetch_cell, setup_cell
 from tools.commands import bundle
 
 WHEEL = "pytorch_gpu_course-0.1.0-py3-none-any.whl"
@@ -197,7 +197,8 @@ def test_a_wheel_uploaded_by_hand_stands_in_for_github(wheel, tmp_path, place):
     seen = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     (Path(own.stdout.strip()) / "base.pth").write_text("\n".join(seen), encoding="utf-8")
     course = load_course()
-    setup = setup_cell(course, course.lesson("01"), source="git+file:///nowhere.git").source
+    cells = fetch_cell(course, source="git+file:///nowhere.git"), setup_cell(course.lesson("01"))
+    setup = "\n".join(cell.source for cell in cells)
     (tmp_path / "setup.py").write_text(setup, encoding="utf-8")
     (tmp_path / "working").mkdir()
 

@@ -30,7 +30,7 @@ from harness import (
 from nbclient.exceptions import DeadKernelError
 
 from course_utils.course import load_course
-from tools.authoring.cells import setup_cell
+from tools.authoring.cells import fetch_cell
 
 pytestmark = pytest.mark.everywhere
 
@@ -129,7 +129,7 @@ def repository(tmp_path_factory):
 
 @pytest.fixture
 def run(platform, repository, tmp_path, monkeypatch):
-    """Return a function that runs a lesson, or other cells, after running its setup cell twice."""
+    """Return a function that runs a lesson, or other cells, after running its first two cells twice."""
     spec = tmp_path / "jupyter" / "kernels" / "as-in-the-cloud"
     spec.mkdir(parents=True)
     argv = [str(platform.python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
@@ -143,10 +143,9 @@ def run(platform, repository, tmp_path, monkeypatch):
         course = load_course()
         lesson = course.lesson(lesson_id)
         nb = nbformat.read(NOTEBOOKS / lesson.file, as_version=4)
-        setup = setup_cell(course, lesson, source=repository)
-        again = nbformat.v4.new_code_cell(setup.source)
-        rest = [cell for cell in code_cells(nb) if cell.id != "setup"]
-        nb.cells = [setup, again, *(rest if cells is None else map(_code, cells))]
+        _, setup, *rest = code_cells(nb)
+        first = [fetch_cell(course, source=repository).source, setup.source]
+        nb.cells = [*map(_code, first + first), *(rest if cells is None else map(_code, cells))]
         empty = tmp_path / folder / "sample data"
         empty.mkdir(parents=True)
         nbformat.write(nb, empty / lesson.file)
@@ -200,7 +199,8 @@ def test_lesson_runs_in_an_empty_folder(run, platform, lesson, record_property):
     assert set(after) - set(before) == {"pytorch-gpu-course"}
     assert {name: after[name] for name in before} == before, "nothing preinstalled was changed"
     assert list(executed_problems(nb)) == []
-    assert platform.click in _shown(nb.cells[:1]), "a CPU runtime is noticed in the first cell"
+    assert platform.click in _shown(nb.cells[1:2]), "a CPU runtime is noticed at the start"
+    assert f"Lesson {lesson.id} is ready." in _shown(nb.cells[1:2])
     record_property(
         f"{TABLE}lessons as in Colab and Kaggle: cells run, versions unchanged",
         f"{platform.name:6} {lesson.file:32} {len(code_cells(nb)):4} {len(before):4}",
@@ -252,7 +252,7 @@ def test_a_session_dies_and_another_goes_on_from_its_checkpoint(platform, run, t
     training = next(cell.source for cell in nb.cells if cell.get("id") == "kept-run")
     assert "epochs=1," in training
     training = training.replace("epochs=1,", "epochs=3,")  # as the text asks
-    needed = [code_cells(nb)[1].source]  # imports and digits
+    needed = [code_cells(nb)[2].source]  # imports and digits
     needed += [c.source for c in code_cells(nb) if c.metadata.get("course", {}).get("script")]
     drive = FAKE_DRIVE % str(tmp_path / "drive")
     note = "from course_utils import progress_file\n\nprogress_file.record_attempt('03.train_epoch', 'right')"

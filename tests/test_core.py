@@ -6,6 +6,7 @@ import contextlib
 import gc
 import io
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -55,6 +56,38 @@ def test_start_names_what_is_missing(monkeypatch):
     monkeypatch.setattr(session, "NEEDED", ("torch", "no_such_module_here"))
     with pytest.raises(ModuleNotFoundError, match=r"no_such_module_here.*course_utils lab"):
         session.start("00")
+
+
+def test_start_says_that_the_lesson_is_ready_what_is_solved_and_the_way_back(fake, monkeypatch, capsys):
+    fake("sim")
+    monkeypatch.setattr(devices, "full_card", True)
+    monkeypatch.setattr(simgpu, "enabled", lambda: False)
+    names = {}
+    monkeypatch.setattr(session, "ipython_shell", lambda: SimpleNamespace(user_ns=names))
+    exercises = course_utils.start("01")
+    ready = "Lesson 01 is ready. No GPU, so a simulated T4 takes its place. {} of 6 exercises solved.\n"
+    assert capsys.readouterr().out == ready.format(0), "there is nothing to go back to"
+    progress_file.record_attempt(next(iter(exercises)).id, "right")
+    names["ex"] = course_utils.start("01")
+    said = capsys.readouterr().out
+    assert said.startswith(ready.format(1))
+    assert 'course_utils.catch_up("01") brings you back to section ' in said
+    course_utils.start("01")
+    assert capsys.readouterr().out == ready.format(1), "the kernel has what the cells above made"
+
+
+def test_start_speaks_the_notebooks_language_whatever_the_kernel_was_started_in():
+    says = "import course_utils; course_utils.start('00'{})\nfrom course_utils import devices\n"
+    says += "print(devices.SWITCH_ON['colab'])"
+    for variable, argument, chinese in (("zh", "", False), ("en", ", language='zh'", True)):
+        env = {**os.environ, "COURSE_LANGUAGE": variable, "PYTHONUTF8": "1", "COURSE_DEVICE": "cpu"}
+        call = [sys.executable, "-c", says.format(argument)]
+        out = subprocess.run(
+            call, cwd=ROOT, env=env, capture_output=True, encoding="utf-8", check=True
+        ).stdout
+        ready, imported = out.splitlines()
+        assert ("准备好" in ready) is chinese and ("Lesson 00 is ready." in ready) is not chinese
+        assert imported.startswith("For a GPU: ") is not chinese
 
 
 # --- devices ----------------------------------------------------------------------------------
@@ -230,6 +263,51 @@ def test_a_card_escapes_what_it_shows():
     card = devices.device_card(torch.device("cpu"), ["cuda is there: <driver> & more"])
     assert "&lt;driver&gt; &amp; more" in card.html
     assert "<driver>" not in card.html
+
+
+def test_after_lesson_00_the_card_is_a_line_with_the_rest_folded(fake, monkeypatch, capsys):
+    fake()
+    monkeypatch.setattr(devices, "full_card", True)
+    for lesson, heads in (("00", True), ("01", False)):
+        course_utils.start(lesson)
+        capsys.readouterr()
+        get_device("cpu")
+        said = capsys.readouterr().out
+        assert ("Device: cpu" in said) is ("Native bfloat16" in said) is heads
+    line = devices.device_line(torch.device("cpu"), ["cuda is <there>."])
+    assert line.text.splitlines() == ["cpu: fake cpu. Every cell runs on it.", "cuda is <there>."]
+    folded, note = line.html.split("</details>")
+    assert folded.startswith("<details><summary>cpu: ") and "Native bfloat16" in folded
+    assert "cuda is &lt;there&gt;." in note, "what is wrong is not folded"
+
+
+def test_the_first_call_says_why_one_waits(fake, monkeypatch, capsys):
+    fake()
+    waits = "The first call takes some seconds, once"
+    for uncompiled in (True, False):
+        monkeypatch.setattr(devices, "_is_uncompiled", lambda is_so=uncompiled: is_so)
+        get_device(quiet=True)
+        assert capsys.readouterr().out == ""
+        get_device("cpu")
+        assert waits not in capsys.readouterr().out, "only the simulated device needs those files"
+        get_device()
+        assert (waits in capsys.readouterr().out) is uncompiled
+
+
+@pytest.mark.parametrize(
+    ("present", "asked", "says"),
+    [
+        (("cuda",), "", "PyTorch sees a GPU."),
+        (("sim",), "", "No GPU, so a simulated T4 takes its place."),
+        ((), "", "No GPU, so the CPU does all the work."),
+        (("cuda", "sim"), "cpu", "COURSE_DEVICE asks for cpu."),
+    ],
+)
+def test_the_device_to_expect(fake, monkeypatch, present, asked, says):
+    fake(*present)
+    monkeypatch.setenv("COURSE_DEVICE", asked)
+    monkeypatch.setattr(simgpu, "enabled", lambda: False)
+    assert devices.expected_device() == says
 
 
 # --- timing -----------------------------------------------------------------------------------
@@ -690,9 +768,9 @@ def test_an_old_pytorch_is_refused_in_one_sentence(monkeypatch):
 
 
 @pytest.mark.parametrize("names", [{}, {"ex": 1}], ids=["not run", "run"])
-def test_a_lesson_says_once_where_its_setup_cell_has_not_run(names, monkeypatch, capsys):
+def test_a_lesson_says_once_where_its_set_up_cell_has_not_run(names, monkeypatch, capsys):
     monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(user_ns=names))
     session.remind_of_setup.cache_clear()
     for _ in range(2):
         exec("from course_utils import predict, todo")
-    assert capsys.readouterr().out.count("Run the setup cell at the top") == (not names)
+    assert capsys.readouterr().out.count("Run the set-up cell at the top") == (not names)

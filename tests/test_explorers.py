@@ -19,7 +19,7 @@ from course_lessons.shared.explorer import Explorer, box, slider
 
 pytestmark = pytest.mark.usefixtures("simulated")
 
-GRADIENTS = torch.logspace(-14, 2, 1000)
+GRADIENTS = torch.logspace(-9, -3, 1000)
 CALLS = {
     "loss scale": lambda: lesson04.loss_scale(GRADIENTS),
     "overlap": lesson02.overlap,
@@ -46,14 +46,15 @@ def made(monkeypatch):
     return of
 
 
-def tiny(n=3):
+def tiny(n=3, **more):
     def draw(size, thick):
         fig, ax = plt.subplots(figsize=(1, 1))
         ax.plot([0, size], linewidth=3 if thick else 1)
         return fig, f"a line up to {size}{', thick' * thick}"
 
     controls = {"size": slider("size <n>", range(n)), "thick": box("thick")}
-    return Explorer("How long?", ("short", "long & thin"), controls, draw, "It grows.", {"size": 2})
+    more = {"guesses": ("short", "long & thin"), "answer": "long & thin"} | more
+    return Explorer("How long?", controls=controls, draw=draw, found="It grows.", telling={"size": 2}, **more)
 
 
 @pytest.mark.slow
@@ -74,6 +75,15 @@ def words(shown, start, place, position):
     plt.close(figure)
     assert "nan" not in alt
     return alt
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_its_answer_can_be_reached_and_is_not_where_it_starts(name, made):
+    shown = made(CALLS[name])
+    assert shown.answer in shown.guesses
+    parts = {shown.part(positions) for positions in shown.positions()} - {""}
+    assert len(parts) >= shown.parts
+    assert not shown.part([control.start for control in shown.controls.values()])
 
 
 @pytest.mark.slow
@@ -208,19 +218,61 @@ def test_a_guess_comes_first_and_then_things_move():
     assert 'alt="a line up to 0"' in live.picture.value
     live.guess.value = "long & thin"
     assert not size.disabled
-    assert "long &amp; thin" in live.note.value and "It grows." not in live.note.value
+    assert "You said: long &amp; thin." in live.note.value and "It grows." not in live.note.value
     size.index = 2
     thick.value = True
     assert 'alt="a line up to 2, thick"' in live.picture.value
-    assert "It grows." in live.note.value
+    assert "<b>Right.</b> It grows." in live.note.value
 
 
-def test_a_page_holds_every_picture_and_asks_nobody(monkeypatch, capsys):
-    page = explorer.page(tiny())
+def test_the_answer_comes_where_the_question_is_answered_and_says_who_was_right():
+    live = explorer.Live(tiny(reached=lambda size, thick: size == 2 and not thick))
+    size, thick = live.movers
+    live.guess.value = "long & thin"
+    thick.value = True
+    size.index = 2
+    assert "Keep moving." in live.note.value and "It grows." not in live.note.value
+    live.guess.value = "short"
+    thick.value = False
+    assert "You said: short. <b>Not quite.</b> It grows." in live.note.value
+    assert live.guess.disabled, "the answer is known"
+    size.index = 0
+    assert "Not quite." in live.note.value, "it stays"
+
+
+def test_an_answer_can_take_several_pictures():
+    live = explorer.Live(tiny(reached=lambda size, thick: size, parts=2))
+    size, _ = live.movers
+    live.guess.value = "long & thin"
+    for index, says in ((1, "1 of 2"), (0, "1 of 2"), (1, "1 of 2"), (2, "<b>Right.</b> It grows.")):
+        size.index = index
+        assert says in live.note.value
+
+
+def test_without_guesses_it_moves_at_once():
+    live = explorer.Live(tiny(guesses=(), answer=""))
+    size, _ = live.movers
+    assert not size.disabled and live.guess not in live.all.children
+    size.index = 1
+    assert live.note.value == "It grows."
+    assert "disabled" not in explorer.page(tiny(guesses=(), answer="")).split("<script>")[0]
+
+
+def test_an_answer_that_nobody_can_choose_is_refused():
+    for answer in ("", "thin"):
+        with pytest.raises(ValueError, match="none of the guesses"):
+            tiny(answer=answer)
+
+
+def test_a_page_holds_every_picture_and_asks_nobody():
+    page = explorer.page(tiny(reached=lambda size, thick: size))
     frames = json.loads(re.search(r"frames = (\{.*?\});", page)[1])
     assert set(frames) == {f"{a},{b}" for a in range(3) for b in range(2)}
     assert frames["2,1"][1] == "a line up to 2, thick"
     assert len({source for source, _ in frames.values()}) > 3
+    assert json.loads(re.search(r"parts = (\{.*?\}),", page)[1]) == {
+        f"{a},{b}": str(a) for a in (1, 2) for b in (0, 1)
+    }
     assert not re.search(r"https?:|src=\"/", page)
     assert "size &lt;n&gt;" in page
 

@@ -113,8 +113,8 @@ def test_the_site_is_where_github_pages_puts_it():
 
 def generated(course):
     """Return all generated parts and cells that depend on the repository's name, as one text."""
-    own = ("header_cell", "setup_cell", "footer_cell")
-    texts = [getattr(cells, name)(course, LESSON).source for name in own]
+    own = (cells.header_cell, cells.footer_cell)
+    texts = [cells.fetch_cell(course).source, *(make(course, LESSON).source for make in own)]
     parts = {part for page in pages.PAGES.values() for part in page.values()}
     texts += [part(course) for part in parts if part.__module__ == pages.__name__]
     return "\n".join(texts)
@@ -225,12 +225,12 @@ def test_a_fork_has_every_link_right_after_one_command(tmp_path, capsys, monkeyp
     assert left.returncode == 1, "the old name is nowhere"
     assert move("Ada-L/gpu.fork", "trunk") == named
 
-    # what the setup cell of the fork fetches is there, and starts
+    # what the first cell of the fork's lesson fetches is there, and starts
     git(fork, "branch", "trunk")
     monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
     monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.{fork.as_uri()}.insteadOf")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://github.com/Ada-L/gpu.fork")
-    setup = next(cell for cell in read(lesson).cells if cell.id == "setup").source
+    setup = "\n".join(cell.source for cell in read(lesson).cells if cell.id in ("fetch", "setup"))
     (tmp_path / "content").mkdir()
     done = run_cell(HIDE + PIP + setup, tmp_path / "content")
     assert "ran True" in done.stdout, done.stdout + done.stderr

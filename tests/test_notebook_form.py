@@ -84,11 +84,11 @@ def changing(ident, **changes):
 
 
 def adding(source, **metadata):
-    return lambda nb: nb.cells.insert(3, new_code_cell(source, id="added", metadata=metadata))
+    return lambda nb: nb.cells.insert(4, new_code_cell(source, id="added", metadata=metadata))
 
 
 def adding_prose(source):
-    return lambda nb: nb.cells.insert(3, new_markdown_cell(source, id="added"))
+    return lambda nb: nb.cells.insert(4, new_markdown_cell(source, id="added"))
 
 
 def with_metadata(ident, **metadata):
@@ -125,7 +125,7 @@ def prose_before_stub(nb):
 def left_over_task(nb):
     task = copy.deepcopy(cell(nb, "task-double"))
     task.id, task.metadata.course["exercise"] = "task-gone", "01.gone"
-    nb.cells.insert(3, task)
+    nb.cells.insert(4, task)
 
 
 def goes_on_after_further(nb):
@@ -156,7 +156,7 @@ FIXABLE = {
     "no task": (without("task-double"), "cell task-double: is missing"),
     "footer early": (moved("footer", 4), "order of cells"),
     "edited by hand": (changing("header", source="# Mine"), "cell header: has another source"),
-    "setup not folded": (without_metadata("setup", "jupyter"), "cell setup: has another metadata"),
+    "fetch not folded": (without_metadata("fetch", "jupyter"), "cell fetch: has another metadata"),
     "task apart": (prose_before_stub, "order of cells"),
     "task left over": (left_over_task, f"cell task-gone: {LOST}"),
 }
@@ -247,7 +247,7 @@ def test_what_only_the_author_can_mend_is_named_and_kept(tiny, rule, capsys):
 )
 def test_what_is_allowed_is_not_reported(tiny, source):
     nb = load(tiny)
-    nb.cells.insert(4, new_code_cell(source, id="added"))
+    nb.cells.insert(5, new_code_cell(source, id="added"))
     store(tiny, nb)
     assert problems_of(tiny) == []
 
@@ -355,17 +355,22 @@ def run_cell(source, folder, *, twice=False, path=""):
     )
 
 
+def first_cells(course=COURSE, source=None):
+    """Return the source of lesson 01's two first code cells as one text."""
+    return f"{cells.fetch_cell(course, source).source}\n{cells.setup_cell(COURSE.lesson('01')).source}"
+
+
 STAND_IN = "def start(lesson):\n    return f'lesson {lesson} began'\n"
 
 
 @pytest.mark.slow
-def test_setup_cell_finds_the_clone_from_any_kernel_twice(tmp_path):
+def test_the_first_cells_find_the_clone_from_any_kernel_twice(tmp_path):
     package = tmp_path / "ein Kurs 课程" / "course_utils"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(STAND_IN, encoding="utf-8")
     folder = package.parent / "notebooks"
     folder.mkdir()
-    source = cells.setup_cell(COURSE, COURSE.lesson("01"), "file:///nowhere").source
+    source = first_cells(source="file:///nowhere")
     done = run_cell(source, folder, twice=True)
     assert "ran True lesson 01 began 0" in done.stdout, done.stdout + done.stderr
 
@@ -389,8 +394,8 @@ sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in repr(f).lower(
     ],
     ids=["named", "without a name"],
 )
-def test_setup_cell_says_in_one_sentence_that_it_could_not_fetch(tmp_path, fetched, said):
-    source = cells.setup_cell(UNNAMED, COURSE.lesson("01"), fetched).source
+def test_the_first_cell_says_in_one_sentence_that_it_could_not_fetch(tmp_path, fetched, said):
+    source = first_cells(UNNAMED, fetched)
     done = run_cell(HIDE + source, tmp_path)
     out = done.stdout + done.stderr
     assert "ran False" in out
@@ -398,14 +403,14 @@ def test_setup_cell_says_in_one_sentence_that_it_could_not_fetch(tmp_path, fetch
     assert "Traceback" not in out
 
 
-def test_setup_cell_installs_the_helpers_and_nothing_else():
+def test_the_first_cell_installs_the_helpers_and_nothing_else():
     named = dataclasses.replace(COURSE, repository="ada/gpu", branch="trunk")
-    source = cells.setup_cell(named, COURSE.lesson("01")).source
+    source = cells.fetch_cell(named).source
     installs = [line.strip() for line in source.splitlines() if "pip" in line]
     assert installs == ['%pip install -q --no-deps "{source}"']
     address = '"git+https://github.com/ada/gpu@trunk"'
     assert f"source = uploaded[0] if uploaded else {address}\n" in source
-    assert "git+" not in cells.setup_cell(UNNAMED, COURSE.lesson("01")).source
+    assert "git+" not in cells.fetch_cell(UNNAMED).source
 
 
 SAY = "get_ipython().register_magic_function(lambda line: print('pip', line), 'line', 'pip')\n"
@@ -415,7 +420,7 @@ SAY = "get_ipython().register_magic_function(lambda line: print('pip', line), 'l
 @pytest.mark.parametrize(
     ("place", "fetched"), [("working folder", "git+file:///nowhere"), ("input/from the room", None)]
 )
-def test_setup_cell_takes_a_wheel_that_was_uploaded(tmp_path, place, fetched):
+def test_the_first_cell_takes_a_wheel_that_was_uploaded(tmp_path, place, fetched):
     """Beside the notebook, as in Colab, or under the folder that Kaggle keeps inputs in."""
     folder = tmp_path / "working folder"
     wheel = tmp_path / place / "pytorch_gpu_course-0.1.0-py3-none-any.whl"
@@ -424,9 +429,18 @@ def test_setup_cell_takes_a_wheel_that_was_uploaded(tmp_path, place, fetched):
     # pip refuses this name.
     wheel.with_name("pytorch_gpu_course-0.1.0-py3-none-any (1).whl").touch()
     wheel.touch()
-    source = cells.setup_cell(UNNAMED, COURSE.lesson("01"), fetched).source
+    source = first_cells(UNNAMED, fetched)
     done = run_cell(HIDE + SAY + source, folder)
     assert f'pip install -q --no-deps "{wheel}"' in done.stdout, done.stdout + done.stderr
+
+
+def test_the_set_up_cell_names_the_language_of_its_notebook(monkeypatch):
+    said = {}
+    for language in ("en", "zh"):
+        monkeypatch.setenv("COURSE_LANGUAGE", language)
+        said[language] = cells.setup_cell(COURSE.lesson("01")).source
+    assert said["en"].splitlines() == ["import course_utils", "", 'ex = course_utils.start("01")']
+    assert said["zh"].endswith('ex = course_utils.start("01", language="zh")')
 
 
 def test_solved_puts_the_reference_in_place_of_each_stub(tiny):

@@ -5,7 +5,9 @@ import re
 import subprocess
 import sys
 
+import numpy
 import pytest
+import torch
 from harness import execute, notebook
 
 from course_utils import course_map, predict, predictions, progress_file, todo
@@ -85,10 +87,7 @@ def test_what_is_no_guess_gets_one_sentence_and_counts_for_nothing(guess, says, 
 
 
 def test_numpy_and_torch_numbers_are_guesses(capsys):
-    import numpy as np
-    import torch
-
-    for i, number in enumerate((np.float32(4), np.int64(4), torch.tensor(4.0), torch.tensor([4]))):
+    for i, number in enumerate((numpy.float32(4), numpy.int64(4), torch.tensor(4.0), torch.tensor([4]))):
         predict(f"04.{i}", number, unit="×").reveal(torch.tensor(4.1))
     assert capsys.readouterr().out.count("Close") == 4
     assert [line["guess"] for line in kept()] == [4.0] * 4
@@ -185,9 +184,10 @@ def test_a_choice(capsys):
     assert "Put one of 'faster', 'slower', 'same'" in capsys.readouterr().out
     made = predict("04.which", " Slower ", choices=answers)
     made.reveal("slower")
-    assert "Right · 04.which\nYou predicted slower. Found: slower." in capsys.readouterr().out
+    assert "Right · 04.which\nYou predicted slower.\n" in capsys.readouterr().out
     predict("04.other", "same", choices=answers).reveal("faster")
-    assert "A surprise" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "Not quite · 04.other\nYou predicted same. Right answer: faster. Why might" in out
     predict("04.digit", 9, choices=("0", "9")).reveal(9)
     assert "Right" in capsys.readouterr().out
     predict("04.two", "same", "faster", choices=answers)
@@ -195,6 +195,61 @@ def test_a_choice(capsys):
     made.reveal("sideways")
     assert "no comparison is possible" in capsys.readouterr().out
     assert [line["verdict"] for line in kept()] == ["close", "off", "close"]
+
+
+TIMES = {"2": "That counts the reads.", "8": "", "0.5": "It's the other way round."}
+
+
+def test_a_wrong_choice_is_told_why_and_a_right_one_is_not(capsys):
+    predict("04.a", 2, choices=TIMES).reveal("8")
+    out = capsys.readouterr().out
+    assert "Not quite · 04.a\nYou predicted 2. Right answer: 8. That counts the reads.\n" in out
+    predict("04.b", "0.5", choices=TIMES).reveal("0.5")
+    assert "Right · 04.b\nYou predicted 0.5.\n" in capsys.readouterr().out
+    predict("04.c", todo(), choices=TIMES).reveal(8)
+    out = capsys.readouterr().out
+    assert "put one of '2', '8', '0.5' in place" in out
+    assert "The answer · 04.c\nRight answer: 8. You made no prediction" in out
+    assert [(line["verdict"], line["found"]) for line in kept()] == [("off", "8"), ("close", "0.5")]
+
+
+@pytest.mark.parametrize("typed", [8, 8.0, "8", " 8 ", numpy.int64(8), torch.tensor(8)])
+def test_a_number_is_the_choice_that_is_written_like_it(typed, capsys):
+    predict("04.x", typed, choices=TIMES).reveal(typed)
+    assert "Right" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("typed", [80, 8.5, True, None, [8], float("nan"), Odd()])
+def test_what_is_no_choice_is_no_guess(typed, capsys):
+    predict("04.x", typed, choices=TIMES)
+    assert "none of the answers. Put one of '2', '8', '0.5'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("measured", "unit", "kind", "says"),
+    [
+        (7.6, "×", "", "Measured here: 7.6×."),
+        ((7.1, 8.2), "×", "measured", "Measured here: 7.65× (7.1 to 8.2)."),
+        (7.6, "×", "modelled", "Modelled here: 7.6×."),
+        (measurement(2e-3, 1.9e-3, 2.2e-3), "ms", "", "Measured here: 2 ms (1.9 to 2.2)."),
+        (measurement(2e-3, 1.9e-3, 2.2e-3), "", "", "Measured here: 2 ms."),
+        (measurement(2e-3, 2e-3, 2e-3, kind="modelled"), "", "", "Modelled here: 2 ms."),
+        (measurement(65e12, None, None, "FLOP/s", "published"), "", "", "figure: 65 TFLOP/s, published."),
+    ],
+)
+def test_what_was_measured_is_shown_and_decides_nothing(measured, unit, kind, says, capsys):
+    for guess, verdict in ((8, "Right"), (2, "Not quite")):
+        predict(f"04.{guess}", guess, unit=unit, choices=TIMES).reveal("8", measured, kind=kind)
+        out = capsys.readouterr().out
+        assert verdict in out and out.rstrip().endswith(says), out
+    predict("04.n", 8, unit=unit).reveal(8, measured, kind=kind)
+    assert "Exactly." in (out := capsys.readouterr().out) and says in out
+
+
+def test_a_figure_that_cannot_be_shown_keeps_nothing_else_back(capsys):
+    predict("04.x", 8, choices=TIMES, unit="×").reveal("8", measurement(2.0, 1.0, 3.0))
+    out = capsys.readouterr().out
+    assert "the figure can't be shown, because" in out and "Right · 04.x" in out
 
 
 def test_the_course_map_counts_predictions_and_is_otherwise_as_before(capsys):
@@ -232,7 +287,8 @@ def test_a_file_that_cannot_be_written_costs_a_line(monkeypatch, tmp_path, capsy
 
 def test_after_a_restart_the_guess_on_file_is_found(monkeypatch, capsys):
     predict("04.speed", 3, unit="×").reveal(4)
-    predict("04.side", "slower", choices=("faster", "slower")).reveal("slower")
+    predict("04.side", "slower", choices={"faster": "It waits.", "slower": ""}).reveal("slower")
+    predict("04.times", 2, choices=TIMES).reveal("8")
     before = progress_file.progress_file().read_bytes()
     monkeypatch.setattr(predictions, "all_predictions", {})
     capsys.readouterr()
@@ -243,9 +299,12 @@ def test_after_a_restart_the_guess_on_file_is_found(monkeypatch, capsys):
     predict("04.speed", 4, unit="×")
     assert "your first prediction, 3×, stays" in capsys.readouterr().out
     # What catch_up made while it hid the file.
-    side = predictions.Prediction("04.side", choices=("faster", "slower"))
+    side = predictions.Prediction("04.side", choices={"faster": "It waits.", "slower": ""})
     side.reveal("slower")
     assert "In an earlier session you predicted slower" in capsys.readouterr().out
+    predict("04.times", todo(), choices=TIMES).reveal("8")
+    out = capsys.readouterr().out
+    assert "Your prediction from an earlier session: 2." in out and "That counts the reads." in out
     for other in ("ms", "%"):
         predictions.Prediction("04.speed", other).reveal(4)
         assert "You made no prediction" in capsys.readouterr().out

@@ -140,7 +140,8 @@ def executed_notebook():
     nb.cells[2].outputs = [nbformat.v4.new_output("display_data", data)]
     header = nbformat.v4.new_markdown_cell("# T", id="header")
     footer = nbformat.v4.new_markdown_cell("Next", id="footer")
-    nb.cells = [header, *nb.cells, footer]
+    fetch = nbformat.v4.new_code_cell("# fetch", id="fetch")
+    nb.cells = [header, fetch, *nb.cells, footer]
     nb.metadata["course"] = {"lesson": "01", "run": {**RUN, "key": "k"}}
     return nb
 
@@ -158,7 +159,6 @@ def test_a_page_says_on_what_it_ran_and_leaves_out_what_is_not_for_readers():
     told = site.lesson_page(COURSE, nb, "01_devices.ipynb", FILES, "zh").cells[1].source
     for words in ("2026-11-03", "PyTorch 2.13.0", "AMD EPYC 上的 NVIDIA H200，2 个核"):
         assert words in told
-    assert "hide-input" in page.cells[2].metadata.tags
     assert set(page.cells[4].outputs[0].data) == {"text/html", "text/plain"}
     nb.metadata.course.run |= {"device": "AMD EPYC", "cores": 1}
     said = site.lesson_page(COURSE, nb, "01_devices.ipynb", FILES).cells[1].source

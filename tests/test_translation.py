@@ -22,6 +22,7 @@ import course_language
 from course_language import catalogue
 from course_language import font as language_font
 from course_language.punctuation import punctuated
+from course_utils import predict, predictions, todo
 from course_utils.exercises import lesson as exercises_of
 
 LANGUAGES = course_language.languages()[1:]
@@ -332,6 +333,38 @@ def test_a_key_that_a_cell_shows_has_one_translation_wherever_it_stands():
         'runs = {"不等": 1}',
         'f(runs["不等"], "不等" in runs, f"{n} no wait", "no wait, then")',
     ]
+
+
+CHOICES = """\
+which = predict(
+    "04.which",
+    todo(),
+    choices={"faster": "It waits longer.", "off": "No, never.", "two of them": "", "8": ""},
+)
+===
+which.reveal("off" if slow > quick else "faster", slow / quick)
+"""
+
+
+@TODAY
+def test_a_prediction_in_another_language_is_answered_in_it(monkeypatch, capsys):
+    said = {
+        "faster": "更快",
+        "off": "关",
+        "two of them": "其中两个",
+        "It waits longer.": "它等得更久。",
+        "No, never.": "不。",
+    }
+    cells = CHOICES.split("===\n")
+    keys = code.keys(cells)
+    assert {piece for cell in cells for piece in code.pieces(cell, keys)} == set(said)
+    asks, answers = (code.rewrite(cell, said.get, keys) for cell in cells)
+    monkeypatch.setattr(predictions, "all_predictions", {})
+    for guess, shown in (("'更快'", "它等得更久。"), ("'关'", "Right"), ("8", "Right answer: 关.")):
+        names = {"predict": predict, "todo": todo, "slow": 3, "quick": 1}
+        cell = asks.replace("todo()", guess).replace("04.which", f"04.{guess}")
+        exec(f"{cell}\n{answers}", names)
+        assert shown in capsys.readouterr().out
 
 
 @TODAY

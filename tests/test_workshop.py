@@ -298,6 +298,7 @@ def lesson():
                 "# 01 · A lesson\n\n[![Open in Colab](https://x/y.svg)](https://x)\n\nA question?",
                 "header",
             ),
+            code("import sys", "fetch"),
             code("import course_utils", "setup"),
             code("import torch\nfrom course_utils import card", "imports"),
             markdown("## Why?\n\nA first idea.", "why"),
@@ -318,15 +319,15 @@ def test_what_a_cell_is_decides_what_becomes_of_it(lesson):
     kinds = {c.id: c.metadata.slideshow.slide_type for c in slides.for_slides(lesson).cells}
     named = {kind: {name for name in kinds if kinds[name] == kind} for kind in kinds.values()}
     assert (named["slide"], named["notes"]) == ({"header", "why"}, {"prose"})
-    assert named["skip"] == {"setup", "footer"} and named["fragment"] == {"guess", "stub"}
+    assert named["skip"] == {"fetch", "setup", "footer"} and named["fragment"] == {"guess", "stub"}
     assert "asks" in named["subslide"]
 
 
 def test_a_heading_within_a_cell_begins_a_slide_too(lesson):
-    lesson.cells[4].source += "\n\n## And now?\n\nA second idea."
+    lesson.cells[5].source += "\n\n## And now?\n\nA second idea."
     nb = slides.for_slides(lesson)
     nbformat.validate(nb)
-    kinds = [(c.source, c.metadata.slideshow.slide_type) for c in nb.cells[4:6]]
+    kinds = [(c.source, c.metadata.slideshow.slide_type) for c in nb.cells[5:7]]
     assert kinds == [
         ("Prose that the instructor says.", "notes"),
         ("## And now?\n\nA second idea.", "slide"),

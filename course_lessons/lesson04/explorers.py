@@ -21,12 +21,16 @@ def loss_scale(gradients: torch.Tensor) -> None:
     powers = range(0, 49, 4)
     lost = {power: share_lost(kept, 2.0**power) for power in range(49)}
     good = [power for power, (zeros, infinite) in lost.items() if zeros < 1 and not infinite]
+    guesses = (_("none"), _("two or three"), _("about ten"), _("about thirty"))
+    inside = [power for power in powers if power in good]
+    beyond = min((power for power in powers if power > max(good, default=0)), default=max(powers))
+    ends = {inside[0], beyond} - {0} if inside else set()  # the lowest good scale, and the one after the last
     Explorer(
         question=_(
             "How wide is the choice: at how many powers of two is less than 1 % of these gradients "
             "lost, and none inf?"
         ),
-        guesses=(_("none"), _("two or three"), _("about ten"), _("about thirty")),
+        guesses=guesses,
         controls={"power": slider(_("loss scale"), powers, 0, lambda power: f"2^{power}")},
         draw=lambda power: scaled_gradients(kept, 2.0**power),
         found=_(
@@ -35,4 +39,7 @@ def loss_scale(gradients: torch.Tensor) -> None:
             "larger and overflow earlier, and one inf costs the step."
         ).format(n_good=len(good), min_good=min(good, default=0), max_good=max(good, default=0)),
         telling={"power": 4},
+        answer=guesses[sum(len(good) >= least for least in (1, 6, 18))],
+        reached=(lambda power: power in ends and power) if ends else None,
+        parts=max(1, len(ends)),
     ).show()

@@ -22,6 +22,10 @@ def buckets() -> None:
             layers = {"embedding": 32 * MIB} | layers
         return drawings.buckets(layers, 20e-3, bandwidth, ranks=ranks, cap=cap)
 
+    def reached(bandwidth: float, cap: int, ranks: int, tied: bool) -> bool:
+        """Return whether the link is the fastest and the last bucket smaller than another one."""
+        return bandwidth == max(LINKS) and cap in (10 * MIB, 25 * MIB) and not tied
+
     Explorer(
         question=_("Eight layers, 64 MiB of gradients, 20 ms of backward. What can never hide behind it?"),
         guesses=(
@@ -47,4 +51,6 @@ def buckets() -> None:
             "shorten it and pay the latency more often; with one large bucket nothing hides. An "
             "embedding that is ready last sticks out whole."
         ),
+        answer=_("the last bucket"),
+        reached=reached,
     ).show()

@@ -102,6 +102,10 @@ def allocator() -> None:
             "4 MiB share one, it cannot."
         ),
         telling={"moments": 3},
+        answer=_("it depends on the tensors' size"),
+        # A size with which the 24 MiB are given, and one with which they aren't.
+        reached=lambda moments, size, emptied: moments == 3 and after(3, size, emptied)[1],
+        parts=2,
     ).show()
 
 
@@ -165,6 +169,11 @@ def mountain(blocks: int = 6) -> None:
             ).format(redone=redone, blocks=blocks, peak=peak, whole=whole)
         )
 
+    def reached(**again: bool) -> str:
+        """Return whether three blocks are chosen with the last or without it; "" for another number."""
+        chosen = list(again.values())
+        return "" if sum(chosen) != 3 else "with" if chosen[-1] else "without"
+
     Explorer(
         question=_("You may compute three of six blocks again. Which three save most of the peak?"),
         guesses=(
@@ -181,4 +190,7 @@ def mountain(blocks: int = 6) -> None:
             "block cannot help."
         ),
         telling={f"block_{n}": int(n in (1, 2, 3)) for n in range(1, blocks + 1)},
+        answer=_("any three but the last block"),
+        reached=reached,
+        parts=2,
     ).show()

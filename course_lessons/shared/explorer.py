@@ -13,7 +13,7 @@ import itertools
 import json
 import os
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -80,15 +80,23 @@ class Explorer:
     question
         What to find out, in one or two sentences.
     guesses
-        Answers to choose from; the controls are disabled until one is chosen.
+        Answers to choose from; the controls are disabled until one is chosen. There may be none.
     controls
         The control for each keyword argument of `draw`.
     draw
         Called with a value for each control; returns a figure and its alternative text.
     found
-        The explanation, a sentence or two, shown after the first change of a control.
+        The explanation, a sentence or two, shown once the learner has reached the answer.
     telling
         The index of each control's position for a static figure; by default its ``start``.
+    answer
+        The right one of `guesses`.
+    reached
+        Called like `draw`; returns whether the figure then answers the question. If it takes several figures,
+        it returns a different text for each of them, and ``""`` or ``False`` for others. None: the first
+        figure that the learner moves to answers it.
+    parts
+        How many different results of `reached` the answer takes.
     """
 
     question: str
@@ -97,9 +105,14 @@ class Explorer:
     draw: Draw
     found: str
     telling: Mapping[str, int] | None = None
+    answer: str = ""
+    reached: Callable[..., Hashable] | None = None
+    parts: int = 1
 
     def __post_init__(self) -> None:
-        """Raise ``ValueError`` if there are more than `MOST_FRAMES` combinations of positions."""
+        """Raise ``ValueError`` for an answer that is no guess, or for more than `MOST_FRAMES` figures."""
+        if self.answer not in (self.guesses or [""]):
+            raise ValueError(_("The answer {answer!r} is none of the guesses.").format(answer=self.answer))
         count = sum(1 for _ in self.positions())
         if count > MOST_FRAMES:
             raise ValueError(
@@ -114,8 +127,17 @@ class Explorer:
 
     def at(self, positions: Sequence[int]) -> tuple[Figure, str]:
         """Draw one combination of positions (indices); return the figure and its alternative text."""
+        return self.draw(**self._values(positions))
+
+    def part(self, positions: Sequence[int]) -> str:
+        """Return which part of the answer a figure shows that the learner has moved to; "" if none."""
+        result = self.reached(**self._values(positions)) if self.reached else True
+        return str(result) if result else ""
+
+    def _values(self, positions: Sequence[int]) -> dict[str, Any]:
+        """Return the value of each control at a combination of positions."""
         pairs = zip(self.controls.items(), positions, strict=True)
-        return self.draw(**{name: control.options[i][1] for (name, control), i in pairs})
+        return {name: control.options[i][1] for (name, control), i in pairs}
 
     @property
     def shown(self) -> tuple[int, ...]:
@@ -186,6 +208,8 @@ class Live:
 
         self.explorer = explorer
         self.drawn: dict[tuple[int, ...], str] = {}
+        self.seen: set[str] = set()
+        """The parts of the answer that the learner has seen."""
         self.guess = widgets.ToggleButtons(options=list(explorer.guesses), value=None)
         self.guess.style.button_width = "auto"
         self.movers = [
@@ -193,13 +217,14 @@ class Live:
             for control in explorer.controls.values()
         ]
         self.picture = widgets.HTML()
-        self.note = widgets.HTML(_("Choose an answer first; then you can move things."))
+        self.note = widgets.HTML(_CHOOSE if explorer.guesses else "")
         for mover in self.movers:
-            mover.disabled = True
+            mover.disabled = bool(explorer.guesses)
             mover.observe(self._on_control_changed, "value")
         self.guess.observe(self._on_answer_chosen, "value")
         heading = widgets.HTML(f"<b>{html.escape(explorer.question)}</b>")
-        self.all = widgets.VBox([heading, self.guess, *self.movers, self.picture, self.note])
+        buttons = [self.guess] if explorer.guesses else []
+        self.all = widgets.VBox([heading, *buttons, *self.movers, self.picture, self.note])
         self._update_figure()
 
     def display(self) -> None:
@@ -231,17 +256,42 @@ class Live:
         """Enable the controls, when an answer has been chosen."""
         for mover in self.movers:
             mover.disabled = False
-        self.note.value = _("You said: {escape}. Move things, and see.").format(
-            escape=html.escape(self.guess.value)
-        )
+        self._update_note()
 
     def _on_control_changed(self, _change: object) -> None:
-        """Redraw, and show the explanation, when a control has changed."""
+        """Redraw, and show the explanation if the answer has been reached; then the guess stays."""
         self._update_figure()
-        answer = html.escape(self.guess.value or "")
-        self.note.value = _("You said: {said}. {escape}").format(
-            said=answer, escape=html.escape(self.explorer.found)
-        )
+        self.seen |= {self.explorer.part(self._current_positions())} - {""}
+        self.guess.disabled = len(self.seen) >= self.explorer.parts
+        self._update_note(moved=True)
+
+    def _update_note(self, moved: bool = False) -> None:
+        """Show what the learner said, and the explanation or that it has not been reached."""
+        explorer, seen = self.explorer, len(self.seen)
+        if seen >= explorer.parts:
+            verdict = _RIGHT if self.guess.value == explorer.answer else _NOT_QUITE
+            words = (f"<b>{verdict}</b> " if explorer.guesses else "") + html.escape(explorer.found)
+        elif moved:
+            words = html.escape(_keep_moving(explorer.parts)[seen])
+        else:
+            words = _MOVE
+        if explorer.guesses:
+            words = _YOU_SAID.format(guess=html.escape(self.guess.value), words=words)
+        self.note.value = words
+
+
+_CHOOSE = _("Choose an answer first; then you can move things.")
+_YOU_SAID = _("You said: {guess}. {words}")
+_MOVE = _("Move things, and see.")
+_RIGHT = _("Right.")
+_NOT_QUITE = _("Not quite.")
+
+
+def _keep_moving(parts: int) -> list[str]:
+    """Return what to tell a learner who has seen 0, 1, … of the ``parts`` of the answer."""
+    nothing = _("Keep moving. Nothing that you've seen answers the question yet.")
+    some = _("Keep moving. You've seen {n} of {parts} pictures that the answer takes.")
+    return [nothing, *(some.format(n=n, parts=parts) for n in range(1, parts))]
 
 
 def _slider_widget(widgets: Any, control: Control) -> Any:
@@ -286,13 +336,22 @@ def _img_tag(source: str, alt: str) -> str:
 
 
 _PAGE = """<div id="{name}" class="explorer"><p><b>{question}</b></p>
-<p>{guesses}</p>{controls}{picture}<p class="found" hidden>{found}</p>
+<p>{guesses}</p>{controls}{picture}<p class="note" aria-live="polite">{note}</p>
+<p class="found" hidden><b class="verdict"></b> {found}</p>
 <script>(() => {{
 const root = document.getElementById("{name}"), frames = {frames};
+const parts = {parts}, words = {words}, seen = new Set();
 const img = root.querySelector("img"), movers = [...root.querySelectorAll("[data-mover]")];
-root.querySelectorAll("button").forEach(b => b.onclick = () => {{
-  root.querySelectorAll("button").forEach(o => o.setAttribute("aria-pressed", o === b));
+const note = root.querySelector(".note"), buttons = [...root.querySelectorAll("button")];
+const chosen = () => buttons.find(b => b.getAttribute("aria-pressed") === "true");
+const tell = text => {{
+  const values = chosen() && {{guess: chosen().textContent, words: text}};
+  note.textContent = values ? words.said.replace(/{{(\\w+)}}/g, (_, name) => values[name]).trim() : text;
+}};
+buttons.forEach(b => b.onclick = () => {{
+  buttons.forEach(o => o.setAttribute("aria-pressed", o === b));
   movers.forEach(m => m.disabled = false);
+  tell(words.move);
 }});
 movers.forEach(m => m.oninput = () => {{
   const at = movers.map(m => m.type === "checkbox" ? Number(m.checked) : Number(m.value));
@@ -300,6 +359,11 @@ movers.forEach(m => m.oninput = () => {{
     if (m.type !== "checkbox") m.nextElementSibling.textContent = JSON.parse(m.dataset.words)[at[i]];
   }});
   [img.src, img.alt] = frames[at.join()];
+  if (at.join() in parts) seen.add(parts[at.join()]);
+  if (seen.size < {needed}) return tell(words.keep[seen.size]);
+  buttons.forEach(b => b.disabled = true);
+  if (chosen()) root.querySelector(".verdict").textContent = words.verdicts[chosen().value];
+  tell("");
   root.querySelector(".found").hidden = false;
 }});
 }})()</script></div>"""
@@ -307,34 +371,56 @@ movers.forEach(m => m.oninput = () => {{
 
 def page(explorer: Explorer) -> str:
     """Return the explorer as HTML that contains every figure and a script; it loads nothing from a server."""
-    frames = {}
+    frames, parts = {}, {}
     for positions in explorer.positions():
+        key = ",".join(map(str, positions))
         figure, alt = explorer.at(positions)
-        frames[",".join(map(str, positions))] = [_data_url(figure, small=True), alt]
+        frames[key] = [_data_url(figure, small=True), alt]
+        if part := explorer.part(positions):
+            parts[key] = part
+    words = {
+        "said": _YOU_SAID,
+        "move": _MOVE,
+        "keep": _keep_moving(explorer.parts),
+        "verdicts": {"right": _RIGHT, "wrong": _NOT_QUITE},
+    }
     start = [control.start for control in explorer.controls.values()]
     return _PAGE.format(
         name=f"explorer-{uuid4().hex[:8]}",
         question=html.escape(explorer.question),
         guesses=" ".join(
-            f'<button type="button" aria-pressed="false">{html.escape(g)}</button>' for g in explorer.guesses
+            f'<button type="button" value="{"right" if g == explorer.answer else "wrong"}" '
+            f'aria-pressed="false">{html.escape(g)}</button>'
+            for g in explorer.guesses
         ),
-        controls="".join(_control_html(control) for control in explorer.controls.values()),
+        controls="".join(
+            _control_html(control, disabled=bool(explorer.guesses)) for control in explorer.controls.values()
+        ),
         picture=_img_tag(*frames[",".join(map(str, start))]),
         found=html.escape(explorer.found),
-        frames=json.dumps(frames).replace("</", "<\\/"),
+        note=_CHOOSE if explorer.guesses else "",
+        frames=_script_json(frames),
+        parts=_script_json(parts),
+        words=_script_json(words),
+        needed=explorer.parts,
     )
 
 
-def _control_html(control: Control) -> str:
+def _script_json(value: object) -> str:
+    """Return a value as JSON that may stand in a script element."""
+    return json.dumps(value).replace("</", "<\\/")
+
+
+def _control_html(control: Control, disabled: bool) -> str:
     """Return the HTML ``input`` element of a control, with its label."""
-    label = html.escape(control.label)
+    label, off = html.escape(control.label), " disabled" if disabled else ""
     if control.is_box:
         ticked = " checked" if control.start else ""
-        return f'<p><label><input type="checkbox" data-mover disabled{ticked}> {label}</label></p>'
+        return f'<p><label><input type="checkbox" data-mover{off}{ticked}> {label}</label></p>'
     words = html.escape(json.dumps([text for text, _ in control.options]), quote=True)
     return (
         f'<p><label><span style="display:inline-block;min-width:12em">{label}</span> '
-        '<input type="range" data-mover disabled min="0" '
+        f'<input type="range" data-mover{off} min="0" '
         f'max="{len(control.options) - 1}" value="{control.start}" data-words="{words}">'
         f"<output>{html.escape(control.options[control.start][0])}</output></label></p>"
     )

@@ -36,6 +36,7 @@ __all__ = ["COMMAND", "SetupError", "child_environment", "venv_python"]  # for t
 ROOT = Path(__file__).absolute().parents[2]
 EXTRAS = ("lab", "test", "everywhere")  # each includes the one before
 MAKER = "course_utils"  # only an environment whose record names it is ever deleted
+FIRST_USE = "import course_utils as c; c.start('00'); c.get_device(quiet=True)"  # as the first cells do
 WHEELHOUSE = "wheelhouse"  # packages beside the course: `bundle --wheelhouse` puts them there
 
 
@@ -287,6 +288,8 @@ def _create_or_update_venv(venv: Path, extra: str, choice: str, work: Path, pyth
                 "remove {venv} and call this again. Details: {log}"
             ).format(venv=venv.name, log=log)
         )
+    print(_("Using PyTorch once, so that Python compiles its files now and not in the first lesson."))
+    environment.run_code(venv, FIRST_USE)
     record |= {"torch": choice, "extra": extra, "wanted": _sha256(wanted)}
     record["constraints"] = _sha256(exact.read_text("utf-8")) if exact else ""
     environment.write_record(venv, record)

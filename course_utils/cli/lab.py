@@ -16,6 +16,8 @@ from course_utils.cli.bootstrap import ROOT, SetupError
 from course_utils.cli.torch_build import add_torch_argument
 
 LESSON = "00_start_here.ipynb"
+DEFAULTS = Path(__file__).with_name("jupyter")
+"""A configuration folder for Jupyter with JupyterLab's default settings; the user's own come before them."""
 
 # Run in .venv: print the versions, import what the lessons and JupyterLab import, and check that the kernel
 # of the notebooks is this Python.
@@ -63,7 +65,7 @@ def main(args: argparse.Namespace) -> int:
     if args.check:
         return _check(python, env)
     print(_("Starting JupyterLab. To stop it, press Ctrl-C here twice."))
-    return bootstrap.hand_over(command(python, args), env, ROOT)
+    return bootstrap.hand_over(command(python, args), with_defaults(env), ROOT)
 
 
 def command(python: Path, args: argparse.Namespace, root: Path = ROOT) -> list[str]:
@@ -80,6 +82,12 @@ def command(python: Path, args: argparse.Namespace, root: Path = ROOT) -> list[s
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         call.append("--allow-root")
     return call + args.rest
+
+
+def with_defaults(env: dict[str, str]) -> dict[str, str]:
+    """Return the environment of a server that also reads `DEFAULTS`, which ask no question about news."""
+    folders = [str(DEFAULTS), env.get("JUPYTER_CONFIG_PATH")]
+    return env | {"JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, folders))}
 
 
 def _check(python: Path, env: dict[str, str]) -> int:

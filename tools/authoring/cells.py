@@ -1,4 +1,4 @@
-"""The generated cells of a lesson: header, setup, exercise tasks, footer."""
+"""The generated cells of a lesson: header, the two set-up cells, exercise tasks, footer."""
 
 from __future__ import annotations
 
@@ -24,14 +24,12 @@ BADGES = {
 NAME_IT = "python3 -m course_utils links"
 SEEN = _("See it with its outputs")  # in a header, the way to the executed lesson
 
-SETUP = _("""\
-# @title Setup: run this cell first
+FETCH = _("""\
+# @title For Colab and Kaggle: fetch the course's helpers
 import importlib.util
-import os
 import sys
 from pathlib import Path
 
-os.environ["COURSE_LANGUAGE"] = "{language}"
 clone = next((p for p in Path.cwd().parents if (p / "course_utils").is_dir()), Path.cwd().parent)
 if (clone / "course_utils").is_dir() and str(clone) not in sys.path:
     sys.path.insert(0, str(clone))
@@ -41,10 +39,11 @@ if importlib.util.find_spec("course_utils") is None:  # Colab, Kaggle: the cours
 {fetch}    importlib.invalidate_caches()
     if importlib.util.find_spec("course_utils") is None:
         raise SystemExit(
-{sentence}        )
+{sentence}        )""")
+SETUP = """\
 import course_utils
 
-ex = course_utils.start("{lesson}")""")
+ex = course_utils.start({arguments})"""
 FROM_SOURCE = (  # the lines of it that fetch, and what it says where that failed
     """\
     source = uploaded[0] if uploaded else "{source}"
@@ -133,7 +132,10 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
         "\n".join(f"- {objective}" for objective in lesson.objectives),
         " · ".join(fact for fact in facts if fact),
         short_path.header_line(course, lesson),
-        _("*Run the folded cell below first: it finds or fetches the course's helpers.*"),
+        _(
+            "*Run the two code cells below first. In Colab and Kaggle the folded one fetches the course's "
+            "helpers.*"
+        ),
     ]
     return _markdown("header", "\n\n".join(filter(None, parts)))
 
@@ -147,8 +149,8 @@ def _other_languages(course: Course, lesson: Lesson) -> list[str]:
     ]
 
 
-def setup_cell(course: Course, lesson: Lesson, source: str | None = None) -> NotebookNode:
-    """Return the code cell that makes ``course_utils`` importable and starts the lesson.
+def fetch_cell(course: Course, source: str | None = None) -> NotebookNode:
+    """Return the folded code cell that makes ``course_utils`` importable, by fetching it if need be.
 
     Parameters
     ----------
@@ -160,13 +162,19 @@ def setup_cell(course: Course, lesson: Lesson, source: str | None = None) -> Not
     if not source and course.repository:
         source = f"git+https://github.com/{course.repository}@{course.branch}"
     fetch, sentence = FROM_SOURCE if source else UPLOADED_ONLY
-    text = SETUP.format(
-        fetch=fetch.format(source=source), sentence=sentence, lesson=lesson.id, language=chosen()
-    )
-    cell = nbformat.v4.new_code_cell(text, id="setup")
+    text = FETCH.format(fetch=fetch.format(source=source), sentence=sentence)
+    cell = nbformat.v4.new_code_cell(text, id="fetch")
     # For Colab, and for JupyterLab.
     cell.metadata.update({"cellView": "form", "jupyter": {"source_hidden": True}})
     return _generated(cell)
+
+
+def setup_cell(lesson: Lesson) -> NotebookNode:
+    """Return the code cell that starts the lesson, in the chosen language."""
+    arguments = f'"{lesson.id}"'
+    if chosen() != "en":
+        arguments += f', language="{chosen()}"'
+    return _generated(nbformat.v4.new_code_cell(SETUP.format(arguments=arguments), id="setup"))
 
 
 def task_cell(exercise: Exercise, number: int) -> NotebookNode:
@@ -207,14 +215,14 @@ def footer_cell(course: Course, lesson: Lesson) -> NotebookNode:
 def regenerate(
     nb: NotebookNode, course: Course, lesson: Lesson, exercises: Iterable[Exercise]
 ) -> NotebookNode:
-    """Return a copy of a notebook with all generated cells (header, setup, tasks, footer) created again.
+    """Return a copy of a notebook with all generated cells (header, set-up, tasks, footer) created again.
 
     A cell is replaced only if it is tagged ``generated`` and its id is one of those reserved for generated
     cells, or if it has no id (before format 4.5). Any other cell with that tag loses the tag and is kept.
     Links in Markdown cells are updated by `page_links`.
     """
     nb = copy.deepcopy(nb)
-    cells = [header_cell(course, lesson), setup_cell(course, lesson)]
+    cells = [header_cell(course, lesson), fetch_cell(course), setup_cell(lesson)]
     known = {exercise.id: exercise for exercise in exercises}
     number = 0
     for cell in nb.cells:

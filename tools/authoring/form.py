@@ -29,12 +29,12 @@ CHECK_OUTPUT = "nbval-check-output"
 KNOWN_TAGS = {"exercise", "generated", CHECK_OUTPUT}
 CELL_METADATA = {"cellView", "course", "deletable", "editable", "slideshow", "tags"}
 GENERATED_METADATA = CELL_METADATA | {"jupyter"}
-"""Metadata allowed in generated cells; ``jupyter`` folds the setup cell."""
+"""Metadata allowed in generated cells; ``jupyter`` folds the cell that fetches the helpers."""
 FIX = "python -m course_utils notebooks --fix"
 RUN = "python -m course_utils notebooks --run"
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-RESERVED_ID = re.compile(r"header|setup|footer|task-.+")
+RESERVED_ID = re.compile(r"header|fetch|setup|footer|task-.+")
 """The ids of generated cells."""
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from course_language import _
 from course_utils import exercises
 from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
@@ -14,7 +15,8 @@ from tools.authoring.form import read, tags
 
 PAGE = "workshop/lessons.md"
 
-_ROW = re.compile(r"^\| (?P<title>[^|]+) \| (?P<minutes>\d+|–) \|.*\|$", re.MULTILINE)
+ROW = re.compile(r"^\| (?P<title>[^|]+) \| (?P<minutes>\d+|–) \|.*\|$", re.MULTILINE)
+"""A row of a lesson's table of sections."""
 _QUOTE = re.compile(r"^- \*(?P<title>.*?)\*, `(?P<diagnosis>.*?)`: “.*?”", re.MULTILINE)
 
 
@@ -31,26 +33,36 @@ def sections(course: Course, lesson: Lesson) -> dict[str, list[Exercise]]:
     return parts
 
 
-def render(course: Course, text: str) -> str:
-    """Return the text of workshop/lessons.md with its lists of exercises and quoted diagnoses updated."""
+def render(course: Course, text: str, translated: Callable[[str], str] = str) -> str:
+    """Return the text of workshop/lessons.md with its lists of exercises and quoted diagnoses updated.
+
+    ``translated`` is called with a section's title; the exercises are listed in the process's language.
+    """
     parts = re.split(r"(?=^## \d\d · )", text, flags=re.MULTILINE)
     lessons = {f"## {lesson.id} · ": lesson for lesson in course.ready}
     for number, part in enumerate(parts):
         lesson = lessons.get(part[: len("## 00 · ")])
         if lesson:
-            parts[number] = _update_lesson(part, sections(course, lesson), exercises.lesson(lesson.id))
+            known = exercises.lesson(lesson.id)
+            parts[number] = _update_lesson(part, sections(course, lesson), known, translated)
     return "".join(parts)
 
 
-def _update_lesson(text: str, parts: dict[str, list[Exercise]], known: Iterable[Exercise]) -> str:
+def _update_lesson(
+    text: str,
+    parts: dict[str, list[Exercise]],
+    known: Iterable[Exercise],
+    translated: Callable[[str], str],
+) -> str:
     """Return one lesson's part of the page, updated; ``parts`` maps a section's title to its exercises."""
     by_title = {exercise.title: exercise for exercise in known}
 
     def row(match: re.Match[str]) -> str:
         """Return a table row with the section's current exercises."""
         asked = parts.get(match["title"], [])
-        listed = ", ".join(f"{e.title} (`{e.slug}`, {e.minutes} min)" for e in asked)
-        return f"| {match['title']} | {match['minutes']} | {listed} |"
+        entry = _("{title} (`{slug}`, {minutes} min)")
+        listed = [entry.format(title=e.title, slug=e.slug, minutes=e.minutes) for e in asked]
+        return f"| {translated(match['title'])} | {match['minutes']} | {_(', ').join(listed)} |"
 
     def quote(match: re.Match[str]) -> str:
         """Return a quotation with the diagnosis's current text; unchanged if there is no such diagnosis."""
@@ -60,4 +72,4 @@ def _update_lesson(text: str, parts: dict[str, list[Exercise]], known: Iterable[
             return match[0]
         return f"- *{match['title']}*, `{match['diagnosis']}`: “{diagnosis}”"
 
-    return _QUOTE.sub(quote, _ROW.sub(row, text))
+    return _QUOTE.sub(quote, ROW.sub(row, text))

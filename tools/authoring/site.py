@@ -48,8 +48,6 @@ FOLDED = {"handbook/errors.md": "handbook/errors/", "handbook/claims.md": "handb
 """Pages that the sidebar folds under another: that one's path, and how the others' paths begin."""
 WORDS = {  # the site's own texts
     "title": "GPU Training with PyTorch",
-    "show": "Show the setup cell",
-    "hide": "Hide the setup cell",
     "licence": "Text and pictures: CC BY 4.0. Code: Apache-2.0.",
     "lessons": "Lessons",
     "begin": "Start",
@@ -133,8 +131,8 @@ def lesson_page(
 ) -> NotebookNode:
     """Return an executed lesson as a page of the site.
 
-    Links lead to pages of the site, a cell says when and where it ran, the setup cell's input is hidden, and
-    the footer is dropped. ``lessons`` are the files of all lessons on the site.
+    Links lead to pages of the site, a cell says when and where it ran, and the footer and the cell that
+    fetches the course's helpers are dropped. ``lessons`` are the files of all lessons on the site.
     """
     nb = copy.deepcopy(nb)
     cells = []
@@ -145,7 +143,7 @@ def lesson_page(
     if course.repository:
         own.append(rf" ?\[[^\]]*\]\({re.escape(site(course.repository))}[^)]*\)")
     for cell in nb.cells:
-        if cell.get("id") == "footer":  # the site has its own navigation
+        if cell.get("id") in ("fetch", "footer"):  # the site has its own navigation
             continue
         if cell.cell_type == "markdown":
             if cell.get("id") == "header":
@@ -160,8 +158,6 @@ def lesson_page(
         cells.append(cell)
         if cell.get("id") == "header":
             cells.append(_run_cell(nb.metadata.get("course", {}).get("run"), words(language)))
-        elif cell.get("id") == "setup":
-            cell.metadata.setdefault("tags", []).append("hide-input")
     nb.cells = cells
     return nb
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 MAIN = ("origin/HEAD", "origin/main", "main")
 LESSON = "tests/test_as_shipped.py::test_lesson_runs_as_shipped_and_each_answer_in_its_place"
+PROFILES = ("readme", "simgpu_clock", "simgpu_host", "simgpu_latency", "simgpu_profiles")
+"""What reads the cards' profiles, of simgpu's tests."""
 PROSE = ("tests/test_links.py", "tests/test_glossary.py", "tests/test_handbook.py")
 
 
@@ -62,6 +64,8 @@ def select_tests(root: Path, files: Iterable[str]) -> tuple[list[str], list[str]
                 ids.add(f"{match[1]}.{match[2]}")
         elif re.fullmatch(r"(tests|simgpu/tests)/test_\w+\.py", file):
             chosen.add(file)
+        elif file == "simgpu/profiles.json":
+            chosen |= {f"simgpu/tests/test_{name}.py" for name in PROFILES}
         elif file.startswith("simgpu/"):
             chosen.add("simgpu/tests")
         elif file.startswith("notebooks/"):

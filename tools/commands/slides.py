@@ -55,7 +55,7 @@ def slide_type(cell: NotebookNode, following: NotebookNode | None) -> str:
     It is ``"slide"``, ``"subslide"``, ``"fragment"``, ``"notes"`` or ``"skip"``. A heading begins a slide;
     prose without a list, table, code or picture becomes speaker notes.
     """
-    if cell.id in ("setup", "footer"):
+    if cell.id in ("fetch", "setup", "footer"):
         return "skip"
     if cell.cell_type == "markdown":
         if cell.source.lstrip().startswith(("# ", "## ")):

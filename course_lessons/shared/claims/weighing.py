@@ -13,7 +13,7 @@ import yaml
 from course_language import N_, _
 from course_utils import evidence
 from course_utils.number_format import amount
-from course_utils.show import Bundle, table
+from course_utils.show import Bundle, real_gpus_link, table
 
 from .numbers import DataPoint, Ratio, Value, numbers, on_cpu
 
@@ -201,7 +201,10 @@ def card(claim: Claim) -> Bundle:
         for number, what in [describe(group, claim.unit)]
     ]
     head = (_("Found"), _("Kind"), _("Where"), _("What"))
-    text, table_html = table(head, rows, [group[0].kind for group in places]) if rows else ("", "")
+    kinds = [group[0].kind for group in places]
+    text, table_html = table(head, rows, kinds) if rows else ("", "")
+    if "modelled" in kinds:
+        table_html += real_gpus_link()
     title = _("Claimed: {text} ({document}, {section})").format(
         text=claim.text, document=claim.document, section=claim.section
     )

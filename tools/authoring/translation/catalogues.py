@@ -24,7 +24,7 @@ from course_lessons.shared.claims import weighing
 from course_utils import files
 from course_utils.cli.bootstrap import ROOT
 from course_utils.course import load_course
-from tools.authoring import site
+from tools.authoring import guide, site
 from tools.authoring.pages import WHOLE
 from tools.authoring.translation import code, programs, prose
 
@@ -150,7 +150,8 @@ def _programs(root: Path, paths: Iterable[str]) -> Iterator[Text]:
 def _page(path: Path, name: str) -> Iterator[Text]:
     """Yield the texts of a Markdown page, except its generated parts in `GENERATED`."""
     for text in prose.pieces(path.read_text(encoding="utf-8"), GENERATED):
-        yield Text(text, name)
+        if not (name == guide.PAGE and guide.ROW.fullmatch(text)):  # made of titles, which have translations
+            yield Text(text, name)
 
 
 def catalogue_path(name: str, language: str) -> Path:

@@ -99,7 +99,7 @@ def keys(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             shown = [node.slice]
         elif isinstance(node, ast.keyword) and node.arg == "choices":
-            shown = getattr(node.value, "elts", [])
+            shown = node.value.keys if isinstance(node.value, ast.Dict) else getattr(node.value, "elts", [])
             found |= {part.value for part in shown if str(getattr(part, "value", "")).isalpha()}
         words = (part.value for part in shown if isinstance(part, ast.Constant))
         found |= {text for text in words if isinstance(text, str) and reads_as_text(text, True)}
@@ -156,7 +156,9 @@ def _find(node: ast.AST, names: set[str], label: bool) -> Iterator[ast.expr]:
         for part in [node.func, *node.args] if name not in _NOT_READ else ():
             yield from _find(part, names, part is not node.func and (label or name in _LABELLING))
         for keyword in node.keywords:
-            if keyword.arg not in _VALUES:
+            if keyword.arg == "choices" and isinstance(keyword.value, ast.Dict):
+                yield from _find(keyword.value, names, label=True)  # what is told about each wrong choice
+            elif keyword.arg not in _VALUES:
                 yield from _find(keyword.value, names, keyword.arg in _LABELS)
         return
     if isinstance(node, (ast.Compare, ast.Subscript)):

@@ -20,7 +20,7 @@ import nbformat
 import course_language
 from course_language import own_name
 from course_utils.cli.bootstrap import ROOT
-from tools.authoring import claims
+from tools.authoring import claims, guide
 from tools.authoring.links import slug, translated_path
 from tools.authoring.translation import catalogues, code, prose
 
@@ -109,7 +109,7 @@ class _Edition:
         from course_utils.course import load_course
 
         self.language, self.known, self.course = language, frozenset(sources()), load_course()
-        titles = catalogues.translations(language, "notebooks/")
+        titles = self.titles = catalogues.translations(language, "notebooks/")
         self.sections = catalogues.translations(language, "course.po")
         self.headings = {one.replace(" ", "-"): other.replace(" ", "-") for one, other in titles.items()}
         texts = "\n".join((ROOT / path).read_text(encoding="utf-8") for path in self.known)
@@ -148,6 +148,8 @@ class _Edition:
         """
         from tools.authoring import pages
 
+        if path == guide.PAGE:
+            text = guide.render(self.course, text, lambda title: self.titles.get(title, title))
         text = re.sub(r"(?m)^(<a id=.*\n\n)?#{2,6} (.+)$", self._with_anchor, text)
         text = prose.rewrite(text, lambda piece: words.get(piece, piece), catalogues.GENERATED)
         text = re.sub(r'(catch_up\("\d\d", )"([^"]+)"', self._translate_catch_up, text)

@@ -8,16 +8,18 @@ from tools.authoring.translation import catalogues, checks
 
 
 def progress_lines(language: str) -> list[str]:
-    """Return one line of text per .po catalogue: its name, translated and total messages, percentage.
+    """Return a line for each incomplete .po catalogue, with translated and total messages, and a sum.
 
     Fuzzy messages do not count as translated.
     """
-    lines = []
+    lines, done_in_all, count_in_all = [], 0, 0
     for name in catalogues.sources():
         catalog = catalogues.load(catalogues.catalogue_path(name, language), language)
         done, count = len(catalogues.finished(catalog)), len(catalog)
-        lines.append(f"{name:40} {done:5} of {count:5}  {done / count if count else 1:6.1%}")
-    return lines
+        if done < count:
+            lines.append(f"{name:40} {done:5} of {count:5}  {done / count:6.1%}")
+        done_in_all, count_in_all = done_in_all + done, count_in_all + count
+    return [*lines, f"{done_in_all:,} of {count_in_all:,} texts are translated."]
 
 
 def problems(language: str) -> list[str]:
