@@ -145,6 +145,7 @@ def test_the_glossary_has_an_entry_of_the_index_for_each_term():
         text = site.page_text(COURSE, (ROOT / path).read_text(encoding="utf-8"), path, [], language)
         entries = re.findall(r"```\{index\} ! single: (.+)\n```\n", text)
         assert {*names} <= {*entries}
+        assert not re.search(r"</div>\n\S", text), "Markdown below it would be HTML"
 
 
 def test_badges_become_buttons_and_comments_go():

@@ -181,7 +181,7 @@ def page_text(course: Course, text: str, path: str, lessons: Collection[str], la
     """
     text = _COMMENT.sub("", text)
     text = _BADGE.sub(r'<a class="open-in" href="\2">\1</a>', text)
-    text = _ANCHOR.sub(r"(\1)=" if language == "en" else r'<div id="\1"></div>', text)
+    text = _ANCHOR.sub(r"(\1)=" if language == "en" else r'<div id="\1"></div>\n', text)
     if path == translated_path(GLOSSARY, language):
         text = _indexed(text)
     if _LINK.search(text):
@@ -199,6 +199,8 @@ def _indexed(text: str) -> str:
         """Return a term's anchor and first words, below its entries: the term, and its English."""
         names = [name for name in re.split(r"[（(]|[）)]", found[2].replace("`", "")) if name.strip()]
         lines = [f"```{{index}} ! single: {name.strip()}\n```\n" for name in names if not set(";!") & {*name}]
+        if found[1].startswith("<"):
+            return "\n".join([found[1], "", *lines, f"**{found[2]}**"])
         return "\n".join([*lines, found[0]])
 
     return re.sub(r'(?m)^(\([\w-]+\)=|<div id="[\w-]+"></div>)\n+\*\*(.+?)\*\*', entry, text)
