@@ -457,7 +457,11 @@ def test_the_guide_fits_the_lessons_and_its_minutes_add_up():
         ("- *Bytes for the weights*", "- *Bytes for a weight*", "00: no check says"),
         ("Memory is counted in bytes.”", "Count in bytes.”", "00: no check says"),
         ("| 09:30 | 50 |", "| 09:30 | 55 |", "09:30: 55 minutes, and the next line is 50 later"),
-        (" | Is it computing, or fetching? |", " |  |", "09:30: 50 minutes for what takes"),
+        (
+            " | Is it computing, or fetching? · How fast can it get? |",
+            " |  |",
+            "09:30: 50 minutes for what takes",
+        ),
     ],
 )
 def test_a_fault_of_the_guide_is_named(right, wrong, said):

@@ -1,16 +1,20 @@
-"""Drawings of lesson 01: CPU and GPU compared, their rates, and the roofline."""
+"""Drawings of lesson 01: CPU and GPU compared, timings, what a GPU's trips take, and the roofline."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
-from matplotlib.patches import Rectangle
+import torch
+from matplotlib.axes import Axes
+from matplotlib.patches import Patch, Rectangle
 
 from course_language import _
 from course_lessons.shared.roofline import roofline  # noqa: F401  (a drawing of this lesson)
 from course_utils.evidence import published_gpus, recorded
-from course_utils.plots import BLUE, DASHES, GREEN, MARKERS, ORANGE, curves, present
+from course_utils.number_format import amount
+from course_utils.plots import BLUE, DASHES, GREEN, MARKERS, ORANGE, curves, log_ticks, present
 from course_utils.show import show_table
 from course_utils.this_machine import cpu_name
 from course_utils.timing import Measurement
@@ -144,6 +148,8 @@ def race(sizes: Sequence[int], times: Mapping[str, Sequence[Measurement]]) -> No
     cpu = dict(zip(*drawn["cpu", "measured"], strict=True))
     for i, ((name, kind), (x, y)) in enumerate(drawn.items()):
         look = {"color": f"C{i}", "marker": MARKERS[i % len(MARKERS)], "linestyle": DASHES[kind]}
+        if kind == "modelled":
+            look["markerfacecolor"] = "none"
         left.plot(x, y, label=_("{name} ({kind})").format(name=name, kind=_(kind)), **look)
         if name != "cpu":
             gain = [cpu[size] / seconds for size, seconds in zip(x, y, strict=True)]
@@ -162,6 +168,117 @@ def race(sizes: Sequence[int], times: Mapping[str, Sequence[Measurement]]) -> No
             "right, each device's speed-up over the CPU."
         ).format(names=names),
     )
+
+
+def timings(times: Sequence[float], device: torch.device) -> None:
+    """Draw timings in their order, one dot each, with the median and the quartiles of all but the first.
+
+    Parameters
+    ----------
+    times
+        Seconds of one call after the other.
+    device
+        Where they were measured.
+    """
+    q1, median, q3 = (1e6 * value for value in statistics.quantiles(times[1:], n=4))
+    microseconds = [1e6 * value for value in times]
+    fig, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
+    ax.axhspan(q1, q3, color=BLUE, alpha=0.15, label=_("half of the others lie here (quartiles)"))
+    ax.axhline(median, color=BLUE, linewidth=1, label=_("median of the others"))
+    ax.plot(range(2, len(times) + 1), microseconds[1:], "o", color=BLUE, label=_("the other calls"))
+    ax.plot(1, microseconds[0], "s", color=ORANGE, markersize=8, label=_("the first call"))
+    ax.set(xlabel=_("call"), xlim=(0, len(times) + 1), ylabel=_("time of one call, µs"))
+    ax.set_xticks([1, *range(5, len(times) + 1, 5)])
+    if max(microseconds) > 8 * median:
+        ax.set_yscale("log")
+        log_ticks(ax.yaxis)
+    else:
+        ax.set_ylim(bottom=0)
+    ax.set_title(_("measured on {device}").format(device=device), fontsize=10)
+    ax.legend(fontsize=9, loc="upper right")
+    present(
+        fig,
+        _(
+            "{n} timings of one call as dots: the first took {first}, the others have a median of {median}."
+        ).format(n=len(times), first=amount(times[0], "s"), median=amount(median / 1e6, "s")),
+    )
+
+
+_TRIPS, _COMPUTING = "#999999", ORANGE
+
+
+def trips_and_product(seconds: Mapping[str, tuple[float, float]]) -> None:
+    """Draw two bars for each card: the time on the bus, and the time to compute.
+
+    Parameters
+    ----------
+    seconds
+        For each card the seconds of the trips and those of the product, at its published peaks.
+    """
+    fig, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
+    for i, (moving, computing) in enumerate(seconds.values()):
+        for place, value, colour in ((i - 0.2, moving, _TRIPS), (i + 0.2, computing, _COMPUTING)):
+            ax.barh(place, 1e3 * value, 0.36, color=colour)
+            ax.text(1e3 * value, place, f"  {1e3 * value:.2f}", va="center", fontsize=9)
+    ax.set_yticks(range(len(seconds)), list(seconds))
+    ax.set(xlabel=_("ms at published peaks"), xlim=(0, 1.12e3 * max(map(max, seconds.values()))))
+    ax.invert_yaxis()
+    ax.grid(False, axis="y")
+    ax.legend(
+        handles=[
+            Patch(color=_TRIPS, label=_("trips: two matrices there, one back")),
+            Patch(color=_COMPUTING, label=_("product of 2048 × 2048")),
+        ],
+        fontsize=9,
+        loc="lower right",
+    )
+    words = _("{card} {trips:.2f} and {product:.2f} ms")
+    each = "; ".join(
+        words.format(card=card, trips=1e3 * moving, product=1e3 * computing)
+        for card, (moving, computing) in seconds.items()
+    )
+    present(fig, _("Bars for trips and product on each card, at published peaks: {each}.").format(each=each))
+
+
+Job = tuple[Measurement, Measurement, Measurement]
+"""Work on the CPU, on the device, and on the device with the trips of its data."""
+
+
+def two_jobs(product: Job, sum: Job) -> None:
+    """Draw what two jobs take on the CPU, and on a device, where the trips are a part of the bar."""
+    fig, axes = plt.subplots(1, 2, figsize=(9.2, 2.7), layout="constrained")
+    titles = (_("product, 2048 × 2048"), _("sum of two vectors of 2²⁶"))
+    said = [_draw_job(ax, job, title) for ax, job, title in zip(axes, (product, sum), titles, strict=True)]
+    fig.legend(
+        handles=[
+            Patch(color=BLUE, label=_("on the CPU")),
+            Patch(color=_COMPUTING, label=_("on the device, data there already")),
+            Patch(color=_TRIPS, label=_("trips")),
+        ],
+        loc="outside lower center",
+        ncols=3,
+        fontsize=9,
+    )
+    present(fig, _("Bars for two jobs. {each}.").format(each="; ".join(said)))
+
+
+def _draw_job(ax: Axes, job: Job, title: str) -> str:
+    """Draw one job as a bar for the CPU and one for the device; return what they show in words."""
+    cpu, alone, whole = job
+    hatch = {"hatch": "///", "edgecolor": "white"} if whole.kind == "modelled" else {}
+    ax.barh(0, 1e3 * cpu.median, 0.6, color=BLUE)
+    ax.barh(1, 1e3 * alone.median, 0.6, color=_COMPUTING, **hatch)
+    trips = max(whole.median - alone.median, 0)
+    ax.barh(1, 1e3 * trips, 0.6, left=1e3 * alone.median, color=_TRIPS, **hatch)
+    names = [_("{name} ({kind})").format(name=m.device, kind=_(m.kind)) for m in (cpu, whole)]
+    for place, m in enumerate((cpu, whole)):
+        ax.text(1e3 * m.median, place, f"  {m.written()}", va="center", fontsize=9)
+    ax.set_yticks((0, 1), names)
+    ax.set(xlabel="ms", xlim=(0, 1.25e3 * max(cpu.median, whole.median)), ylim=(1.6, -0.6))
+    ax.grid(False, axis="y")
+    ax.set_title(title, fontsize=10)
+    times = ", ".join(f"{name} {m.written()}" for name, m in zip(names, (cpu, whole), strict=True))
+    return f"{title}{_(': ')}{times}"
 
 
 def overhead(counts: Sequence[int], calls: Sequence[Measurement]) -> None:

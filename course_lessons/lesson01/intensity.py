@@ -35,7 +35,7 @@ EXERCISE = Exercise(
     title="Arithmetic intensity of a product",
     task="An (n × k) matrix times a (k × m) matrix. Every number takes `bytes_per_number` bytes. "
     "Both inputs are read once, the result is written once. Return the arithmetic intensity, in "
-    "FLOPs for each byte.",
+    "FLOPs per byte.",
     level=2,
     minutes=8,
     hints=(
@@ -63,10 +63,10 @@ print(work / traffic)  # 0.333 FLOPs per byte
         "and that moves bytes as well.",
         "numbers-not-bytes": "These are FLOPs for each number moved. The bus and the memory carry bytes: "
         "how many is one number?",
-        "every-use-fetched": "You fetch both numbers anew for each multiplication; then the size would "
-        "play no part. A number is fetched once and used in many products: that is why large ones are "
-        "cheap to feed.",
-        "upside-down": "These are bytes for each FLOP. The more work is done with each byte, the larger "
+        "every-use-fetched": "You fetch both numbers again for each multiplication, and then the size "
+        "would play no part. But a number is fetched once and used many times. That's why a large "
+        "product gets so much out of each byte.",
+        "upside-down": "These are bytes per FLOP. The more work is done with each byte, the larger "
         "the intensity should be.",
     },
 )

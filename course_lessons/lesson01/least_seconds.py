@@ -1,4 +1,4 @@
-"""Which limit binds?"""
+"""Which limit do you hit?"""
 
 import numbers
 
@@ -64,11 +64,11 @@ _MISTAKES = {
 
 EXERCISE = Exercise(
     id="01.least_seconds",
-    title="Which limit binds?",
+    title="Which limit do you hit?",
     task="A piece of work needs `flops` FLOPs (0 for a copy) and moves `bytes_moved` bytes. The device "
-    "computes at most `peak_flops` FLOPs a second and moves at most `bandwidth` bytes a second, both at the "
-    "same time. Return a pair: the least seconds it can take, and `'compute'` or `'memory'`, the limit that "
-    "sets it.",
+    "computes at most `peak_flops` FLOPs per second and moves at most `bandwidth` bytes per second. It does "
+    "both at the same time. Return a pair. First the least number of seconds that the work can take, then "
+    "the limit that decides it, `'compute'` or `'memory'`.",
     level=2,
     minutes=8,
     hints=(
@@ -97,7 +97,7 @@ print(max(minutes, key=minutes.get))  # potatoes, though there are more beans
     diagnoses={
         "added": "You added the two times. Fetching and computing overlap.",
         "easier-limit": "Your seconds are the shorter of the two times. The work is done when both are over.",
-        "crossed": "The rates are crossed: FLOPs are divided by FLOPs a second, bytes by bytes a second.",
+        "crossed": "The rates are crossed: FLOPs are divided by FLOPs per second, bytes by bytes per second.",
         "copy-free": "A copy has no FLOPs, and still takes time: its bytes must be moved.",
         "amounts-compared": "The seconds are right. For the name you compare FLOPs with bytes, and the "
         "device can do more of one than of the other. Compare the two times.",

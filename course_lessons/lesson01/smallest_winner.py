@@ -1,4 +1,4 @@
-"""How big must it be?"""
+"""Compute the crossover."""
 
 import numbers
 import operator
@@ -73,11 +73,11 @@ def _describe_case(sizes, cpu, device, launch, bus):
 
 EXERCISE = Exercise(
     id="01.smallest_winner",
-    title="How big must it be?",
-    task="An n × n float32 product takes 2·n³ FLOPs. The CPU does `cpu_flops` a second. The device "
-    "does `device_flops` a second, but first pays `launch_seconds`, and all **three** matrices cross "
-    "the bus, two going and one coming back, at `bus_bytes` bytes a second. Return the first of "
-    "the rising `sizes` for which the device takes less time in all, or `None` if there is none.",
+    title="Compute the crossover",
+    task="An n × n float32 product takes 2·n³ FLOPs. The CPU does `cpu_flops` per second. The device "
+    "does `device_flops` per second, but it also needs `launch_seconds` for the launch. And all **three** "
+    "matrices cross the bus, two going and one coming back, at `bus_bytes` bytes per second. The `sizes` "
+    "rise. Return the first of them for which the device takes less time in all, or `None` if there is none.",
     level=3,
     minutes=12,
     hints=(
@@ -117,7 +117,7 @@ print(first_cheaper([6, 12]))  # None
         "no-transfers": "The transfers make next to no difference to your answer: two matrices of n² numbers "
         "have to get to the device, and the result has to come back.",
         "one-way": "Only two matrices cross your bus. The result comes back too.",
-        "not-bytes": "The bus is given in bytes a second, and a float32 number has more than one.",
+        "not-bytes": "The bus is given in bytes per second, and a float32 number has more than one.",
         "no-launch": "The launch makes no difference to your answer: the device pays for it before it "
         "computes anything, and the CPU does not.",
     },

@@ -78,10 +78,7 @@ _MISTAKES = known_mistakes_of(
     time_it,
     {
         "no-sync": {"launch()\nsynchronize()": "launch()"},
-        "queue-not-empty": (
-            {_START: "start = clock()"},
-            {_START: "start = clock()\nsynchronize()"},
-        ),
+        "queue-not-empty": ({_START: "start = clock()"}, {_START: "start = clock()\nsynchronize()"}),
         "clock-late": {"start = clock()\nlaunch()": "launch()\nstart = clock()"},
         "warm-up-counted": {
             "launch()\ntimes = []": "times = []",
@@ -97,10 +94,9 @@ EXERCISE = Exercise(
     id="01.time_it",
     title="An honest timer",
     task="`launch()` puts one piece of work into a device's queue and returns at once. "
-    "`synchronize()` waits until the queue is empty. `clock()` reads the time in seconds. Return the "
-    "**median** time of `repeats` launches, each timed by itself, after one launch that does not "
-    "count. The queue may already hold someone else's work when your function is called. "
-    "(`statistics` is imported.)",
+    "`synchronize()` waits until the queue is empty. `clock()` reads the time in seconds. Launch once "
+    "without counting it. Then time `repeats` launches, each by itself, and return the **median** time. The "
+    "queue may already hold someone else's work when your function is called. `statistics` is imported.",
     level=2,
     minutes=12,
     hints=(
