@@ -4,6 +4,7 @@
 calls Sphinx there; nothing is fetched, then or by the reader.
 """
 
+import html
 import json
 import re
 from pathlib import Path
@@ -12,6 +13,7 @@ from docutils import nodes
 
 from course_language import chosen, languages, own_name
 from course_utils.course import load_course
+from tools.authoring.cells import site
 from tools.authoring.site import words as words_in
 from tools.authoring.translation.catalogues import LOCALES
 
@@ -23,15 +25,17 @@ project = words["title"]
 html_title = project
 language = LOCALES.get(edition, edition)
 templates_path = ["_templates"]
-extensions = ["myst_nb", "sphinx.ext.githubpages"]
+extensions = ["myst_nb", "sphinx.ext.githubpages", "sphinx_copybutton"]
 
 nb_execution_mode = "off"  # the lessons were executed before
 nb_merge_streams = True
 myst_heading_anchors = 4
 myst_url_schemes = ["http", "https", "mailto", "ftp", "site"]  # the last from page_text
-myst_enable_extensions = ["tasklist"]  # a list to tick, of the short path
+myst_enable_extensions = ["attrs_inline", "tasklist"]  # classes of the first page; a list to tick
 myst_enable_checkboxes = True
 suppress_warnings = ["misc.highlighting_failure"]  # a fragment need not be a whole program
+
+copybutton_selector = "div.highlight:not(.cell_output *, .output *) > pre"  # code, not what it printed
 
 linkcheck_anchors = False  # many pages make their anchors with a script
 linkcheck_ignore = [r"(?!\w+:)"]  # the site's own pages
@@ -60,6 +64,8 @@ if course.repository:
 html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["course.css"]
+html_js_files = ["search_excerpts.js"]
+html_search_scorer = str(Path(__file__).with_name("search_scorer.js"))
 html_copy_source = False
 
 
@@ -93,6 +99,38 @@ def find_editions(app, pagename, templatename, context, doctree):
             context["editions"].append(link)
 
 
+def describe_page(app, pagename, templatename, context, doctree):
+    """Give the page what search engines and shared links show: a description, and Open Graph's fields."""
+    if pagename == app.config.root_doc:
+        context["docstitle"] = ""  # its title is the site's
+    text = description(doctree) if doctree else ""
+    title = re.sub(r"<[^>]+>", "", context.get("title", "")) or project
+    fields = {"og:title": html.unescape(title), "og:type": "website", "og:site_name": project}
+    fields["og:locale"] = language.replace("en", "en_US") if edition == "en" else language
+    if text:
+        fields["og:description"] = text
+    if course.repository:  # Open Graph wants whole addresses
+        home = site(course.repository) + ("" if edition == "en" else f"{edition}/")
+        fields |= {"og:url": f"{home}{pagename}.html", "og:image": f"{home}_images/gain.png"}
+    tags = [f'<meta property="{name}" content="{html.escape(value)}" />' for name, value in fields.items()]
+    if text:
+        tags.append(f'<meta name="description" content="{html.escape(text)}" />')
+    if pagename == "404" and course.repository:  # GitHub shows it at any address
+        tags.insert(0, f'<base href="{html.escape(site(course.repository))}" />')
+    context["metatags"] = context.get("metatags", "") + "\n".join(tags)
+
+
+def description(doctree):
+    """Return a page's first paragraph of text, cut at a word."""
+    for node in doctree.findall(nodes.paragraph):
+        text = " ".join(node.astext().split())
+        door = any("door" in link.get("classes", ()) for link in node.findall(nodes.reference))
+        picture = next(iter(node.findall(nodes.image)), None)
+        if len(text) > 20 and not door and picture is None and isinstance(node.parent, nodes.section):
+            return text if len(text) <= 200 else text[:200].rsplit(" ", 1)[0] + " …"
+    return ""
+
+
 def search_by_pairs():
     """Return a search that splits Chinese into pairs of signs: Sphinx's own needs another package."""
     from sphinx.search.zh import SearchChinese
@@ -100,6 +138,7 @@ def search_by_pairs():
     pairs = r"(?=([\u4e00-\u9fff]{2}))|(\w+)"
 
     class Pairs(SearchChinese):
+        language_name = "English"  # the stemmer's name in JavaScript; Sphinx 9.0 and 9.1 take it from here
         js_splitter_code = (
             f"function splitQuery(query) {{ return [...query.matchAll(/{pairs}/g)].map(m => m[1] || m[2]); }}"
         )
@@ -114,5 +153,6 @@ def setup(app):
     """Connect what this file adds to Sphinx."""
     app.connect("doctree-read", describe_pictures)
     app.connect("html-page-context", find_editions)
+    app.connect("html-page-context", describe_page)
     if edition == "zh":
         app.add_search_language(search_by_pairs())

@@ -319,7 +319,7 @@ def test_pages_are_checked_and_renewed_around_hand_written_text(tiny, capsys):
     assert readme.read_text(encoding="utf-8") == text
     readme.write_text("# No markers\n", encoding="utf-8")
     assert notebooks.fix(tiny, (), exercises_of) == 1
-    assert "<!-- start:begin -->" in capsys.readouterr().out
+    assert "<!-- doors:begin -->" in capsys.readouterr().out
     assert readme.read_text(encoding="utf-8") == "# No markers\n"
 
 

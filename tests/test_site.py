@@ -111,6 +111,43 @@ def test_the_chinese_pages_are_laid_out_whole(tmp_path):
     assert all((tmp_path / "zh" / name).is_file() for name in named)
 
 
+def test_the_sidebar_has_every_page_once_in_four_parts(tmp_path):
+    folder = tmp_path / "en"
+    site.write_sphinx_source(COURSE, {}, folder)
+    index = (folder / "index.md").read_text(encoding="utf-8")
+    captions = re.findall(r"(?m)^:caption: (.+)$", index)
+    assert captions == [site.WORDS[name] for name in ("begin", "handbook", "trust")], "no lesson, no part"
+    listed = re.findall(r"(?m)^[\w/]+\.md$", index)
+    assert listed.index("handbook/benchmark.md") > listed.index("handbook/errors.md")
+    for page, beginning in site.FOLDED.items():
+        text = (folder / page).read_text(encoding="utf-8")
+        below = re.findall(r"(?m)^([\w/]+\.md)$", text[text.rindex("```{toctree}") :])
+        listed += [f"handbook/{name}" for name in below]
+        assert below and all(f"handbook/{name}".startswith(beginning) for name in below)
+    pages = {path.relative_to(folder).as_posix() for path in folder.rglob("*.md")} - {"index.md", "404.md"}
+    assert sorted(listed) == sorted(pages)
+
+
+def test_the_first_page_has_doors_that_lead_somewhere(tmp_path):
+    for course, doors in ((UNNAMED, 1), (NAMED, 3)):
+        folder = tmp_path / str(doors)
+        site.write_sphinx_source(course, {}, folder)
+        line = (folder / "index.md").read_text(encoding="utf-8").splitlines()[2]
+        assert line.count("{.door") == doors and "](#start){" in line
+        assert ("](https://colab.research.google.com/github/ada/gpu/blob/trunk/" in line) == (doors == 3)
+
+
+def test_the_glossary_has_an_entry_of_the_index_for_each_term():
+    for path, language, names in (
+        ("handbook/glossary.md", "en", ["pinned memory"]),
+        ("handbook/zh/glossary.md", "zh", ["锁页内存", "pinned memory"]),
+    ):
+        text = site.page_text(COURSE, (ROOT / path).read_text(encoding="utf-8"), path, [], language)
+        entries = re.findall(r"```\{index\} ! single: (.+)\n```\n", text)
+        assert {*names} <= {*entries}
+        assert not re.search(r"</div>\n\S", text), "Markdown below it would be HTML"
+
+
 def test_badges_become_buttons_and_comments_go():
     lesson = COURSE.lesson("01")
     nb = nbformat.v4.new_notebook(cells=[header_cell(NAMED, lesson)])
@@ -356,7 +393,7 @@ def test_colabs_list_covers_what_lessons_may_import():
     from course_utils.cli.bootstrap import name_of, requirements
 
     core = {name_of(item) for item in requirements(ROOT, "docs")}
-    core -= {"myst-nb", "sphinx", "sphinx-book-theme"}
+    core -= {"myst-nb", "sphinx", "sphinx-book-theme", "sphinx-copybutton"}
     assert core <= set(COLAB_VERSIONS["PACKAGES"])
 
 
@@ -368,6 +405,14 @@ LOOKED_AT = (
     "index", "00_start_here", "02_moving_data", "08_exercises", "handbook/claims", "handbook/fidelity",
     "colab_links", "handbook/cheatsheet", "handbook/practices", "zh/index", "zh/02_moving_data",
 )  # fmt: skip
+FIRST = {  # what a reader looks for, and the page that explains it, among the first two
+    "search.html?q=out+of+memory": "handbook/errors/memory.html#cuda-out-of-memory",
+    "search.html?q=OOM": "handbook/errors/memory.html",
+    "search.html?q=pinned+memory": "handbook/glossary.html#index-",
+    "zh/search.html?q=显存": "06_memory.html",
+    "zh/search.html?q=显存不足": "handbook/errors/memory.html",
+    "zh/search.html?q=OOM": "handbook/errors/memory.html",
+}
 CONTRAST = """
 () => {
   const rgb = text => text.match(/[\\d.]+/g).map(Number);
@@ -474,13 +519,14 @@ def test_a_reader_finds_the_way(browser, address):
         page.locator("button.theme-switch-button").first.click()
         page.get_by_role("button", name=mode, exact=True).first.click()
         assert page.evaluate("document.documentElement.dataset.theme") == mode.lower()
-    page.goto(f"{address}/search.html?q=pinned+memory")
-    results = page.locator("#search-results a")
-    results.first.wait_for()
-    assert any("02_moving_data.html" in a.get_attribute("href") for a in results.all())
-    page.goto(f"{address}/zh/search.html?q=锁页内存")
-    results.first.wait_for()
-    assert any("02_moving_data.html" in a.get_attribute("href") for a in results.all())
+    for query, first in FIRST.items():  # in each language, and on each Sphinx
+        page.goto(f"{address}/{query}")
+        results = page.locator("#search-results li")
+        results.first.wait_for()
+        page.wait_for_function("document.querySelectorAll('#search-results li').length > 1")
+        found = [one.get_attribute("href") for one in results.locator("a:first-child").all()]
+        assert any(one.startswith(first) for one in found[:2]), (query, found[:5])
+        assert "System Settings" not in results.first.inner_text()
     page.goto(f"{address}/02_moving_data.html")
     page.get_by_role("link", name="中文", exact=True).click()
     assert page.url == f"{address}/zh/02_moving_data.html"
@@ -518,6 +564,27 @@ def test_every_link_of_a_built_page_is_alive_and_every_picture_has_a_text(built)
     for path in built.rglob("*.html"):
         page = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
         assert all(image.get("alt", "").strip() for image in page.select("img")), path
+
+
+@pytest.mark.everywhere
+def test_a_shared_link_shows_what_the_page_is(built):
+    for name in ("index", "handbook/errors/memory", "02_moving_data", "zh/index"):
+        page = BeautifulSoup((built / f"{name}.html").read_text(encoding="utf-8"), "html.parser")
+        described = page.select_one('meta[name="description"]')["content"]
+        assert 20 < len(described) <= 202
+        assert page.select_one('meta[property="og:description"]')["content"] == described
+        assert page.title.text.count(page.select_one('meta[property="og:site_name"]')["content"]) == 1
+    assert (built / "404.html").is_file() and (built / "zh" / "404.html").is_file()
+
+
+@pytest.mark.everywhere
+def test_code_has_a_button_to_copy_it_and_output_has_none(browser, address):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.goto(f"{address}/02_moving_data.html")
+    page.locator("button.copybtn").first.wait_for(state="attached")
+    assert page.locator(".cell_input button.copybtn").count() > 10
+    assert page.locator(".cell_output button.copybtn").count() == 0
+    page.close()
 
 
 @pytest.mark.everywhere

@@ -16,7 +16,7 @@ from course_utils.stubs import AuthoringError
 from tools.authoring.anatomy import headings, without_code
 from tools.authoring.form import Problem, cell_name, read
 
-PAGES = ("README.md", "CONTRIBUTING.md", "colab_links.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "colab_links.md", "AGENTS.md", "llms.txt")
 
 _SUFFIX = {"zh": "zh-CN"}
 _TARGET = re.compile(
@@ -171,7 +171,8 @@ def _pages(course: Course) -> list[Path]:
     """Return the paths of the English Markdown pages that are searched, sorted."""
     root = _root(course)
     pages = {p for room in ("handbook", "workshop") for p in (root / room).rglob("*.md")}
-    return sorted({*(root / page for page in PAGES), *root.glob("*/README.md"), *pages})
+    there = (root / page for page in PAGES if (root / page).is_file())
+    return sorted({*there, *root.glob("*/README.md"), *pages})
 
 
 def _notebooks(course: Course) -> list[Path]:

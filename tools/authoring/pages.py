@@ -13,13 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_language import _
+from course_language import _, chosen, languages, own_name
 from course_utils import files
 from course_utils.course import Course, Lesson
 from course_utils.stubs import AuthoringError
-from tools.authoring import short_path
-from tools.authoring.cells import badges, executed_page_url, label, open_in, row
+from tools.authoring import explorers, short_path
+from tools.authoring.cells import badges, executed_page_url, label, open_in, row, site
 from tools.authoring.handbook import cards, errors, programs
+from tools.authoring.links import translated_path
 from tools.authoring.practices import practices
 
 FOLDER = "pytorch-gpu-course"  # the clone's folder while the course has no repository
@@ -45,6 +46,29 @@ def course_map(course: Course) -> str:
     rows.append((hours, both, "", "", ""))
     lines = [row(*cells[:width]) for cells in (head, ("---", "---:", "---", "---", "---"), *rows)]
     return "\n".join(['<a id="course-map"></a>', "", *lines])
+
+
+def doors(course: Course) -> str:
+    """Return README.md's line of links below the title: those that lead somewhere."""
+    ways = []
+    if course.repository:
+        first = course.ready[0]
+        ways.append((_("**Read online**"), _site_home(course)))
+        ways.append(
+            (_("**Open {lesson} in Colab**").format(lesson=first.id), open_in(course, first)["Colab"])
+        )
+    ways.append((_("**Run it here**"), "#start"))
+    if not course.repository:
+        ways.append((_("**The lessons**"), "#course-map"))
+    others = {code: translated_path("README.md", code) for code in languages()[1:]}
+    root = course.path.parent.parent
+    ways += [(own_name(code), page) for code, page in others.items() if (root / page).is_file()]
+    return " · ".join(f"[{name}]({target})" for name, target in ways)
+
+
+def _site_home(course: Course) -> str:
+    """Return the URL of the course's site in the chosen language."""
+    return site(course.repository) + ("" if chosen() == "en" else f"{chosen()}/")
 
 
 def lesson_links(course: Course) -> str:
@@ -83,11 +107,12 @@ def urls(course: Course) -> str:
 
 
 PAGES = {
-    "README.md": {"start": start, "course-map": course_map},
+    "README.md": {"doors": doors, "start": start, "course-map": course_map},
     "colab_links.md": {"lesson-links": lesson_links},
     "pyproject.toml": {"urls": urls},
     "simgpu/README.md": {"install": simgpu_install},
     "handbook/errors.md": {"entries": errors},
+    explorers.PAGE: {"explorers": explorers.table},
     "handbook/practices.md": {"practices": practices},
     short_path.PAGE: {"short-path": short_path.table},
     "handbook/templates.md": {"programs": programs},

@@ -85,7 +85,7 @@ def table(course: Course) -> str:
             name = f"[{lesson.id} · {lesson.title}]({file})" if i == 0 else ""
             what = f"[{stop.section}]({file}#{stop.section.replace(' ', '-')})"
             if stop.catch_up:
-                what += _("; before it {catch_up_call}").format(catch_up_call=catch_up_call(lesson, stop))
+                what += _(". First run {catch_up_call}").format(catch_up_call=catch_up_call(lesson, stop))
             rows.append(f"| {name} | {what if stop.section else _('all')} | {stop.minutes} |")
     rows.append(
         _("| [Your own training](#your-own-training) | | {own_training} |").format(own_training=OWN_TRAINING)

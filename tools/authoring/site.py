@@ -25,18 +25,38 @@ from tools.authoring.cells import site
 from tools.authoring.form import dumps
 from tools.authoring.links import slug, translated_path
 
-OWN = ("index.md", "about.md")  # in site/, and written for it
+OWN = ("index.md", "about.md", "404.md")  # in site/, and written for it
 COLAB = "colab_links.md"  # in the repository's root
 HANDBOOK = "handbook"  # every page below it is a page of the site, at the same place
+GLOSSARY = f"{HANDBOOK}/glossary.md"
 # Parts of README.md: their place in index.md is @start@, …
-FROM_README = ("start", "routes", "course-map")
+FROM_README = ("what", "goals", "start", "routes", "course-map")
 REPOSITORY = "@repository@"  # a link's target in the pages of site/
+CONTENTS = {  # the sidebar's parts, by the key of their caption; a lesson is a file of its own
+    "begin": ("handbook/routes.md", "handbook/short_path.md", COLAB, "about.md"),
+    "lessons": (),
+    "handbook": tuple(
+        f"handbook/{name}.md"
+        for name in (
+            "errors", "templates", "cheatsheet", "practices",
+            "machines", "glossary", "explorers", "benchmark",
+        )
+    ),
+    "trust": tuple(f"handbook/{name}.md" for name in ("fidelity", "claims", "checkers")),
+}  # fmt: skip
+FOLDED = {"handbook/errors.md": "handbook/errors/", "handbook/claims.md": "handbook/claims_"}
+"""Pages that the sidebar folds under another: that one's path, and how the others' paths begin."""
 WORDS = {  # the site's own texts
     "title": "GPU Training with PyTorch",
     "licence": "Text and pictures: CC BY 4.0. Code: Apache-2.0.",
     "lessons": "Lessons",
+    "begin": "Start",
     "handbook": "Handbook",
-    "more": "More",
+    "trust": "How far to trust it",
+    "read": "Begin with lesson {lesson}",
+    "open": "Open {lesson} in Colab",
+    "here": "Run it on your machine",
+    "source": "Source on GitHub",
     "print": "On one sheet, to print",
     "unknown": "This copy does not say where and when it ran. "
     "Predictions are left empty and exercises unanswered.",
@@ -69,8 +89,10 @@ def write_sphinx_source(
     """
     root = course.path.parent.parent
     not_here = shutil.ignore_patterns("*.ipynb", "*.md", "_build", *languages())  # pages are written below
-    for name, goal in (("site", "."), ("images", "images"), (HANDBOOK, HANDBOOK)):
-        shutil.copytree(root / name, folder / goal, ignore=not_here, dirs_exist_ok=True)
+    for name in ("site", HANDBOOK):
+        goal = folder if name == "site" else folder / name
+        shutil.copytree(root / name, goal, ignore=not_here, dirs_exist_ok=True)
+    shutil.copytree(root / "images", folder / "images")
     pages, readme = _pages(course, copies, language), translated_path("README.md", language)
 
     def converted(path: str, text: str) -> str:
@@ -86,7 +108,14 @@ def write_sphinx_source(
             for part in FROM_README:
                 match = re.search(rf"(?s)<!-- {part}:begin -->\n(.*?)\n<!-- {part}:end -->", whole)
                 text = text.replace(f"@{part}@", converted(readme, match[1]))
+            text = text.replace("@doors@", _doors(course, copies, language))
             text += _contents(pages, words(language))
+        elif name == "404.md":
+            text = f"---\norphan: true\nnosearch: true\n---\n{text}"
+        elif name in FOLDED:
+            below = [one for one in pages.values() if one.startswith(FOLDED[name])]
+            below = [posixpath.relpath(one, posixpath.dirname(name)) for one in below]
+            text += "\n" + _toctree(below) if below else ""
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     texts: dict[str, str] = {}
@@ -152,13 +181,29 @@ def page_text(course: Course, text: str, path: str, lessons: Collection[str], la
     """
     text = _COMMENT.sub("", text)
     text = _BADGE.sub(r'<a class="open-in" href="\2">\1</a>', text)
-    text = _ANCHOR.sub(r"(\1)=" if language == "en" else r'<div id="\1"></div>', text)
+    text = _ANCHOR.sub(r"(\1)=" if language == "en" else r'<div id="\1"></div>\n', text)
+    if path == translated_path(GLOSSARY, language):
+        text = _indexed(text)
     if _LINK.search(text):
         pages, english = (_pages(course, lessons, name) for name in (language, "en"))
         text = _LINK.sub(
             lambda m: m[1] + _site_link_target(course, path, m[2], pages, english, language), text
         )
     return _NOWHERE.sub(r"\1", text)
+
+
+def _indexed(text: str) -> str:
+    """Return the glossary with an index entry for each term, so that the search opens it."""
+
+    def entry(found: re.Match[str]) -> str:
+        """Return a term's anchor and first words, below its entries: the term, and its English."""
+        names = [name for name in re.split(r"[（(]|[）)]", found[2].replace("`", "")) if name.strip()]
+        lines = [f"```{{index}} ! single: {name.strip()}\n```\n" for name in names if not set(";!") & {*name}]
+        if found[1].startswith("<"):
+            return "\n".join([found[1], "", *lines, f"**{found[2]}**"])
+        return "\n".join([*lines, found[0]])
+
+    return re.sub(r'(?m)^(\([\w-]+\)=|<div id="[\w-]+"></div>)\n+\*\*(.+?)\*\*', entry, text)
 
 
 def alternatives(nb: NotebookNode) -> dict[str, str]:
@@ -246,16 +291,32 @@ def _run_cell(run: Mapping[str, Any] | None, words: Mapping[str, str]) -> Notebo
     return nbformat.v4.new_markdown_cell(f'<p class="run">{text}</p>', id="about-run")
 
 
+def _doors(course: Course, lessons: Collection[str], language: str) -> str:
+    """Return the first page's line of links, as Markdown: only those that lead somewhere."""
+    texts, first = words(language), course.ready[0]
+    ways = [("read", first.file)] if first.file in lessons else []
+    if course.repository:
+        path = translated_path(f"notebooks/{first.file}", language)
+        place = f"{course.repository}/blob/{course.branch}/{path}"
+        ways.append(("open", f"https://colab.research.google.com/github/{place}"))
+    ways.append(("here", "#start" if language == "en" else "site:#start"))
+    if course.repository:
+        ways.append(("source", f"https://github.com/{course.repository}"))
+    return " ".join(
+        f"[{texts[name].format(lesson=first.id)}]({target}){{.door{' .first' * (i == 0)}}}"
+        for i, (name, target) in enumerate(ways)
+    )
+
+
+def _toctree(names: Collection[str], caption: str = "") -> str:
+    """Return a hidden table of contents (toctree), which the sidebar shows."""
+    options = [":hidden:", *([f":caption: {caption}"] if caption else [])]
+    return "\n".join(["```{toctree}", *options, "", *names, "```", ""])
+
+
 def _contents(pages: Mapping[str, str], words: Mapping[str, str]) -> str:
-    """Return the hidden tables of contents (toctrees) of the first page, which the sidebar shows."""
-    parts = {
-        "lessons": [name for name in pages.values() if name.endswith(".ipynb")],
-        "handbook": [name for name in pages.values() if name.startswith(f"{HANDBOOK}/")],
-        "more": [name for name in ("about.md", COLAB) if name in pages.values()],
-    }
-    blocks = [
-        "\n".join(["```{toctree}", ":hidden:", f":caption: {words[caption]}", "", *names, "```"])
-        for caption, names in parts.items()
-        if names
-    ]
-    return "\n" + "\n\n".join(blocks) + "\n"
+    """Return the hidden tables of contents of the first page: the parts of the sidebar."""
+    there = set(pages.values())
+    parts = {caption: [name for name in names if name in there] for caption, names in CONTENTS.items()}
+    parts["lessons"] = sorted(name for name in there if name.endswith(".ipynb"))
+    return "\n" + "\n".join(_toctree(names, words[caption]) for caption, names in parts.items() if names)

@@ -12,7 +12,7 @@ from course_utils.course import Course, Lesson, load_course
 from course_utils.files import write
 from course_utils.set_aside import is_dated
 from course_utils.stubs import AuthoringError
-from tools.authoring import claims, fidelity, guide, outputs
+from tools.authoring import assistants, claims, fidelity, guide, outputs
 from tools.authoring.form import FIX, Problem, read
 from tools.authoring.lesson import expected_outputs, review
 from tools.authoring.pages import Generated, generated_pages
@@ -126,7 +126,8 @@ def stale_files(course: Course) -> tuple[list[Generated], list[Problem]]:
     root = course.path.parent.parent
     notes = Generated(guide.PAGE, lambda: guide.render(course, (root / guide.PAGE).read_text("utf-8")))
     stale, problems = [], []
-    for file in [*generated_pages(course), *claims.GENERATED, *fidelity.GENERATED, notes]:
+    whole = [*assistants.generated(course), *claims.GENERATED, *fidelity.GENERATED, notes]
+    for file in [*generated_pages(course), *whole]:
         try:
             if file.is_stale(root):
                 stale.append(file)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from course_utils.course import Course, Lesson
 
 PACKAGES = ("torch", "tqdm", "nbclient", "ruff", "yaml", "sphinx", "myst_nb", "sphinx_book_theme")
+PACKAGES += ("sphinx_copybutton",)
 MARK = ".buildinfo"  # marks Sphinx's output; no other folder is replaced
 
 
@@ -41,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="DEVICE",
         help="run the lessons on this device (cpu, sim, cuda, ...); by default the best that works",
+    )
+    parser.add_argument(
+        "--unrun",
+        action="store_true",
+        help="show the lessons as they are stored, without outputs, to see pages quickly",
     )
     parser.add_argument(
         "--visit",
@@ -80,11 +86,15 @@ def main(args: argparse.Namespace) -> int:
         return print_sheets(args.sheets)
     from course_utils.course import load_course
     from tools.authoring.copies import executed_copy
+    from tools.authoring.form import read
 
     course = load_course()
     try:
         copies = {
-            lesson.file: executed_copy(course, lesson, device=args.device) for lesson in every_lesson(course)
+            lesson.file: read(course.path.parent / lesson.file)
+            if args.unrun
+            else executed_copy(course, lesson, device=args.device)
+            for lesson in every_lesson(course)
         }
     except ValueError as error:
         return fail(error, 1)

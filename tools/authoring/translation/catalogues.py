@@ -29,8 +29,8 @@ from tools.authoring.pages import WHOLE
 from tools.authoring.translation import code, programs, prose
 
 LANGUAGES = ROOT / "course_language"
-GENERATED = frozenset({"course-map", "lesson-links", "start", "short-path"})
-"""Generated parts of pages that depend on the repository: generated in each language, not translated."""
+GENERATED = frozenset({"course-map", "doors", "explorers", "lesson-links", "start", "short-path"})
+"""Generated parts of pages that are generated in each language, not translated."""
 _DATE = dt.datetime(2026, 11, 23, tzinfo=dt.timezone.utc)
 """The fixed date in the header that gettext requires, so that files change only with their texts."""
 LOCALES = {"zh": "zh_CN"}

@@ -24,7 +24,9 @@ from tools.authoring import claims, guide
 from tools.authoring.links import slug, translated_path
 from tools.authoring.translation import catalogues, code, prose
 
-_LINK = re.compile(r"(?:(?<=\]\()|(?<=src=\")|(?<=href=\"))(?![a-z]+:|[#@])([^)\s#\"]+)(#[^)\s\"]*)?")
+_LINK = re.compile(
+    r"(?:(?<=\]\()|(?<=src=\")|(?<=srcset=\")|(?<=href=\"))(?![a-z]+:|[#@])([^)\s#\"]+)(#[^)\s\"]*)?"
+)
 
 
 def sources() -> list[str]:
@@ -65,8 +67,8 @@ def relink(text: str, path: str, language: str, known: Iterable[str], headings: 
     """Return Markdown with its relative links adapted to the folder of the translation.
 
     ``path`` is the English file's, from the course's root, as are those in ``known``. A link to a page in
-    ``known`` leads to its translation, any other to the same file as before. ``headings`` maps English
-    anchors of notebooks to translated ones.
+    ``known`` leads to its translation, one to a picture leads to ``images/LANGUAGE/`` if it is there, and any
+    other to the same file as before. ``headings`` maps English anchors of notebooks to translated ones.
     """
     here = posixpath.dirname(translated_path(path, language))
 
@@ -78,7 +80,8 @@ def relink(text: str, path: str, language: str, known: Iterable[str], headings: 
         end = link[2] or ""
         if target in known and target.endswith(".ipynb"):
             end = "#" * bool(end) + headings.get(end[1:], end[1:])
-        goal = translated_path(target, language) if target in known else target
+        drawn = target.startswith("images/") and (ROOT / translated_path(target, language)).is_file()
+        goal = translated_path(target, language) if target in known or drawn else target
         return posixpath.relpath(goal, here or ".") + "/" * link[1].endswith("/") + end
 
     parts = re.split(r"(?ms)(^ *```.*?^ *```)", text)  # code blocks contain no links
