@@ -63,9 +63,9 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-Write `mfu(flops_per_step, seconds_per_step, peak)`: the FLOP/s of a training step as a share of the peak
-FLOP/s. Nothing exceeds a peak: where the share comes out above 1, one of the numbers is wrong, so raise
-`ValueError` and say so.
+Write `mfu(flops_per_step, seconds_per_step, peak)`. It returns the FLOP/s of a training step as a share of
+the peak FLOP/s. Nothing is faster than its peak. So if the share is above 1, one of the numbers is wrong.
+Then raise a `ValueError` whose message says so.
 """,
     hints=(
         "MFU compares two rates. `peak` is a rate already, but `flops_per_step` is an amount of work. What "
