@@ -127,8 +127,8 @@ print(outfit(False, 0.3, 0.3))  # umbrella
         "whatever the host does.",
         "low-shares": "Both shares of the busy device are below 0.3 here. So it is limited by neither: its "
         "kernels are too small to fill it.",
-        "larger-share": "The larger share names the limit: compute where the FLOP/s are nearer to the most, "
-        "memory where the bytes/s are.",
+        "larger-share": "The larger share names the limit. If the FLOP/s are nearer to the best rate it's "
+        "compute, and if the bytes/s are it's memory.",
         "idle-device": "The device is busy for less than 0.75 of the time here. What it reaches while it "
         "computes does not say why.",
         "no-launch": "Neither the loading nor the waiting reaches 0.2 of the time here. The host only "
