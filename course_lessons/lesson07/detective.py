@@ -257,7 +257,7 @@ def present(letter: str, loop: Callable[..., Any] | None = None) -> None:
             seconds=seconds(before.seconds), after_seconds=seconds(after.seconds)
         )
     )
-    names = _("before"), _("mended")
+    names = _("before"), _("fixed")
     _show_figures(dict(zip(names, (before, after), strict=True)), case)
     _draw_timeline(
         _("Your loop {letter}").format(letter=letter), after, case, before.until(case.drawn).seconds

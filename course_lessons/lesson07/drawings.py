@@ -131,7 +131,7 @@ def facts(loops: Mapping[str, Facts], kind: str | Sequence[str]) -> None:
 
     ``kind`` is ``"measured"``, ``"modelled"`` or ``"published"``; a list if the rows differ.
     """
-    head = ("", _("a step"), _("device computes"), _("host loads"), _("host waits"))
+    head = ("", _("per step"), _("device computes"), _("host loads"), _("host waits"))
     head += (_("of best FLOP/s"), _("of best bytes/s"), _("kernels"), _("each"))
     rows = []
     for name, f in loops.items():

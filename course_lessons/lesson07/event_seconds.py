@@ -86,10 +86,12 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `event_seconds(work, device, repeats)`: the seconds of one call of `work()`, averaged over `repeats`
-calls, after one that is not timed: the first takes longer. On a GPU or the simulated device put two events,
-`torch.Event(device, enable_timing=True)`, around all the repeats, without a wait between them. A CPU
-(`device.type == "cpu"`) has no queue, so it has no such events. Read `perf_counter()` there.
+Write `event_seconds(work, device, repeats)`. It returns the seconds of one call of `work()`, averaged over
+`repeats` calls. The first call takes longer, so call `work()` once before you time anything.
+
+On a GPU or the simulated device put two events, `torch.Event(device, enable_timing=True)`, around all the
+repeats, without a wait between them. A CPU (`device.type == "cpu"`) has no queue, so it has no such events.
+Read `perf_counter()` there.
 """,
     hints=(
         "You want the device's own time, not the time that the host needs to hand the work over. What has "

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from course_language import _
+
 _CAPTURED: list[int] = []
+
+
+@contextmanager
+def compiler() -> Iterator[None]:
+    """Hide the compiler's warnings in the block; if it can't compile, print why and leave the block."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    except (RuntimeError, ImportError, OSError) as problem:
+        print(
+            _("Not compiled ({problem}): often a C++ compiler is missing.").format(
+                problem=type(problem).__name__
+            )
+        )
 
 
 def count(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:

@@ -230,5 +230,16 @@ CASES = {
 }
 
 FAULTS = {letter: case.fault for letter, case in CASES.items()}
-CHOICES = tuple(sorted(FAULTS.values()))
-"""The faults, sorted, so that their order does not reveal the loop."""
+_SIGNS = {
+    "a": _(
+        "Then results would come back from the device in the middle of each step, and the host would wait "
+        "for them."
+    ),
+    "b": _("Then the lane of copies to the device would be full of short copies."),
+    "c": _("Then loading would fill the host's lane."),
+    "d": _("Then the table would show hundreds of kernels per step, of a few µs each."),
+    "e": _("Then the device would be busy all the time, and near its best FLOP/s."),
+    "f": _("Then each step would take longer than the one before."),
+}
+CHOICES = {FAULTS[letter]: _SIGNS[letter] for letter in sorted(FAULTS, key=FAULTS.__getitem__)}
+"""What each fault would look like in the trace; sorted, so that the order does not reveal the loop."""

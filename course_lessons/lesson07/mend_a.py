@@ -49,8 +49,8 @@ EXERCISE = mend(
     level=2,
     minutes=10,
     task="""
-Write `mend_a(model, batches, optimizer)`, the first loop without its fault. The batches are on the device. It
-returns a list of Python numbers: for each step, the norm of the gradient of all parameters together.
+Fix the first loop, as `mend_a(model, batches, optimizer)`. The batches are on the device. It returns a list
+of Python numbers. For each step that's the norm of the gradient of all parameters together.
 """,
     hints=(
         "Look in the timeline for the places where the host waits. Which expression in the loop turns a "
@@ -77,7 +77,7 @@ print(torch.stack(largest).tolist())  # [0.0, 1.0, 2.0, 3.0]
     diagnoses={
         "each-parameter": "The host still waits several times in every step. There its numbers leave the "
         "device one by one.",
-        "each-step": "One wait a step is left. That gains most of the time here, and still empties the "
+        "each-step": "One wait per step is left. That gains most of the time here, and still empties the "
         "queue in every step: read the numbers when all steps are made.",
         "sum-of-norms": "The norms of the parts do not add up to the norm of the whole. Their squares do.",
         "too-early": "A copy with `non_blocking=True` was read before it had arrived. Wait for the device "

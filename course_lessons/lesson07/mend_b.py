@@ -34,7 +34,7 @@ def _judge_work(got, judge):
         "seen": _("{n_sent} copies to the device, {total:,} bytes").format(
             n_sent=len(sent), total=sum(copy.bytes for copy in sent)
         ),
-        "expected": _("two copies a step and {b_bytes:,} bytes, or fewer").format(b_bytes=_B_BYTES),
+        "expected": _("two copies per step and {b_bytes:,} bytes, or fewer").format(b_bytes=_B_BYTES),
     }
     if len(few) > most >= len(sent) - len(few):
         judge.no("labels-too", **seen)
@@ -64,9 +64,9 @@ EXERCISE = mend(
     level=1,
     minutes=8,
     task="""
-Write `mend_b(model, images, labels, order, optimizer, device)`, the second loop without its fault. `images`
-(one row an image) and `labels` are on the host and fit on the device. `order` holds one tensor of row numbers
-a step. It returns the list of losses.
+Fix the second loop, as `mend_b(model, images, labels, order, optimizer, device)`. `images`, with one row per
+image, and `labels` are on the host and fit on the device. `order` holds one tensor of row numbers per step.
+It returns the list of losses.
 """,
     hints=(
         "Count the copies to the device in one step. The given loop makes one for each image and one for "
@@ -93,7 +93,7 @@ print(names[picked].tolist())  # [33, 30, 33]
         "labels-too": "The images travel together now. The labels still go one by one, and a small copy "
         "costs nearly as much as a large one.",
         "all-each-step": "Far more bytes travel than before: all the images in every step. Once would do.",
-        "in-order": "The rows are taken as they come. The order of the task is another.",
+        "in-order": "The rows are taken as they come, not in the order that `order` names.",
         "waits-each-step": "In every step the host now waits for the device. The given loop had no such "
         "wait. Read the losses when all steps are made.",
     },

@@ -51,11 +51,11 @@ EXERCISE = mend(
     level=2,
     minutes=10,
     task="""
-Write `mend_c(model, make_loader, epochs, optimizer, device)`, the third loop without its fault.
-`make_loader(num_workers=0, pin_memory=False, persistent_workers=False)` makes a `DataLoader` on the virtual
-clock: loading a batch keeps one core of the host busy, there are four cores, and starting a worker takes as
-long as loading two batches. Every epoch has the same batches, and they fit on the device. It returns the list
-of losses.
+Fix the third loop, as `mend_c(model, make_loader, epochs, optimizer, device)`.
+`make_loader(num_workers=0, pin_memory=False, persistent_workers=False)` makes a `DataLoader` whose times are
+modelled. Loading a batch keeps one core of the host busy, and the host has four cores. Starting a worker
+takes as long as loading two batches. Every epoch has the same batches, and they fit on the device. It returns
+the list of losses.
 """,
     hints=(
         "What does the device do while a batch is loaded? And who could load the next batch meanwhile?",

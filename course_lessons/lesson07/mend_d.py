@@ -63,9 +63,9 @@ EXERCISE = mend(
     level=2,
     minutes=10,
     task="""
-Write `mend_d(model, batches, optimizer)`, the fourth loop without its fault. The batches are on the device:
-inputs, labels, and a weight for each sample. A step's loss is the weighted mean over its samples. It returns
-the list of losses.
+Fix the fourth loop, as `mend_d(model, batches, optimizer)`. The batches are on the device. Each has inputs,
+labels, and a weight for each sample. A step's loss is the weighted mean over its samples. It returns the list
+of losses.
 """,
     hints=(
         "How many kernels run in one step, and how long does each take? What's the host busy with all that "

@@ -64,9 +64,9 @@ EXERCISE = mend(
     level=2,
     minutes=8,
     task="""
-Write `mend_e(model, batches, optimizer)`, the fifth loop without its fault. The batches are on the device, a
-simulated A100 this time. It returns the list of losses. They and the change of the weights may be off by 5 in
-100, and the weights stay float32.
+Fix the fifth loop, as `mend_e(model, batches, optimizer)`. The batches are on the device, a simulated A100
+this time. It returns the list of losses. The losses and the change of the weights may be off by 5 %. The
+weights stay in float32.
 """,
     hints=(
         "The device is busy all the time, and near its limit of FLOP/s, so there's no wait that you could "

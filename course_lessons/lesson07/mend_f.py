@@ -75,9 +75,9 @@ EXERCISE = mend(
     level=3,
     minutes=12,
     task="""
-Write `mend_f(model, batches, optimizer)`, the sixth loop without its fault. The batches are on the device,
-and one of them is smaller. It returns a list of Python numbers: after each step, the accuracy over all
-samples seen so far, each with the output that its own step gave.
+Fix the sixth loop, as `mend_f(model, batches, optimizer)`. The batches are on the device, and one of them is
+smaller. It returns a list of Python numbers. After each step that's the accuracy over all samples seen so
+far. For each sample use the output of its own step, as the given loop does.
 """,
     hints=(
         "Compare the last step with the first in the timeline. What does the last one do that the first one "

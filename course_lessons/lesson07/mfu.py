@@ -63,9 +63,9 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-Write `mfu(flops_per_step, seconds_per_step, peak)`: the FLOP/s of a training step as a share of the peak
-FLOP/s. Nothing exceeds a peak: where the share comes out above 1, one of the numbers is wrong, so raise
-`ValueError` and say so.
+Write `mfu(flops_per_step, seconds_per_step, peak)`. It returns the FLOP/s of a training step as a share of
+the peak FLOP/s. Nothing is faster than its peak. So if the share is above 1, one of the numbers is wrong.
+Then raise a `ValueError` whose message says so.
 """,
     hints=(
         "MFU compares two rates. `peak` is a rate already, but `flops_per_step` is an amount of work. What "
@@ -98,11 +98,11 @@ print(charge_left(30, 40))  # 0.25
     why="MFU compares a training with what the chip could do, whatever the model and the chip. A share "
     "above 1 is common in practice: often the peak is that of another number format.",
     diagnoses={
-        "inverted": "That is the peak by the rate. A share of the peak has the peak below the line.",
-        "three-times": "The FLOP are counted three times. They are those of a whole step already, backward "
-        "and all.",
-        "no-time": "The time of the step is not in it. FLOP are compared with FLOP/s here.",
+        "inverted": "That is the peak divided by the rate. For a share of the peak, divide by the peak.",
+        "three-times": "The FLOP are counted three times. `flops_per_step` is the whole step already, with "
+        "its backward pass.",
+        "no-time": "The time of the step is missing. FLOP are compared with FLOP/s here.",
         "cut": "A rate above the peak gives 1 here. That hides the wrong number: refuse it.",
-        "returned": "The error was returned. `raise` it, so that nobody counts on with it.",
+        "returned": "The error was returned. `raise` it, so that nobody goes on computing with it.",
     },
 )

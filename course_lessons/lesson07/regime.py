@@ -81,20 +81,21 @@ EXERCISE = Exercise(
     level=1,
     minutes=10,
     task="""
-Write `regime(facts)`: one of `"loader"`, `"synchronisation"`, `"launch"`, `"memory"`, `"compute"`,
+Write `regime(facts)`. It returns one of `"loader"`, `"synchronisation"`, `"launch"`, `"memory"`, `"compute"`,
 `"small kernels"`. `facts` holds five shares, from 0 to 1:
 
-- `facts.busy`: of the time, how much the device computes.
-- `facts.loading`, `facts.waiting`: of the time, how much the host loads data, and waits for the device.
-- `facts.flop_share`, `facts.byte_share`: of the device's best FLOP/s and best bytes/s, how much it reaches
-  while it computes.
+- `facts.busy`: the share of the time in which the device computes.
+- `facts.loading`: the share in which the host loads data.
+- `facts.waiting`: the share in which the host waits for the device.
+- `facts.flop_share`, `facts.byte_share`: while the device computes, how near it comes to its best FLOP/s, and
+  to its best bytes/s.
 
 A device that is busy for at least 0.75 of the time sets the pace. Then look at the last two shares. If both
-are below 0.3, the kernels are too small to fill the device. Otherwise the larger of the two names the limit,
-compute where they are equal.
+are below 0.3, the kernels are too small to fill the device. Otherwise the larger of the two names the limit.
+If they are equal, it's compute.
 
 A device that is less busy follows the host. If the host loads or waits for at least 0.2 of the time, the
-longer of the two names the regime, loader where they are equal. Otherwise the host only launches.
+longer of the two names the regime. If they are equal, it's the loader. Otherwise the host only launches.
 """,
     hints=(
         "If the device is always busy, a host that waits for it loses nothing. So which of the five shares "
@@ -126,8 +127,8 @@ print(outfit(False, 0.3, 0.3))  # umbrella
         "whatever the host does.",
         "low-shares": "Both shares of the busy device are below 0.3 here. So it is limited by neither: its "
         "kernels are too small to fill it.",
-        "larger-share": "The larger share names the limit: compute where the FLOP/s are nearer to the most, "
-        "memory where the bytes/s are.",
+        "larger-share": "The larger share names the limit. If the FLOP/s are nearer to the best rate it's "
+        "compute, and if the bytes/s are it's memory.",
         "idle-device": "The device is busy for less than 0.75 of the time here. What it reaches while it "
         "computes does not say why.",
         "no-launch": "Neither the loading nor the waiting reaches 0.2 of the time here. The host only "
