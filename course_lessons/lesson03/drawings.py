@@ -175,17 +175,17 @@ def _share(part: float) -> str:
 def gradient_errors(errors: Mapping[str, float]) -> None:
     """Draw relative errors of gradients as bars; ``errors`` has one for each name, from top to bottom."""
     fig, ax = plt.subplots(figsize=(7.2, 0.5 * len(errors) + 1.0), layout="constrained")
-    rows, values = range(len(errors)), list(errors.values())
-    ax.barh(rows, values, 0.55, color=BLUE)
-    for row, value in zip(rows, values, strict=True):
-        words = f"  {value:.0%}" if value >= 0.005 else _("  {value:.0e}, only rounding").format(value=value)
+    rows, percent = range(len(errors)), [100 * error for error in errors.values()]
+    ax.barh(rows, percent, 0.55, color=BLUE)
+    for row, value in zip(rows, percent, strict=True):
+        words = f"  {value:.0f} %" if value > 0.1 else _("  0 %, but for rounding")
         ax.text(value, row, words, va="center")
     ax.set_yticks(rows, list(errors))
-    ax.set(ylim=(len(errors) - 0.5, -0.5), xlim=(0, 1.25 * max(values)))
-    ax.set_xlabel(_("error of the gradient, as a share of its length"))
+    ax.set(ylim=(len(errors) - 0.5, -0.5), xlim=(0, 1.25 * max(percent)))
+    ax.set_xlabel(_("length of the error, % of the gradient's length"))
     ax.grid(axis="y", visible=False)
-    each = ", ".join(f"{name} {value:.2g}" for name, value in errors.items())
-    present(fig, _("Relative errors of four gradients, as bars: {each}.").format(each=each))
+    each = "; ".join(f"{name}: {error:.2g}" for name, error in errors.items()).replace("\n", " ")
+    present(fig, _("Relative errors of gradients, as bars: {each}.").format(each=each))
 
 
 def killed_and_resumed(alone: TrainingProcess, killed: TrainingProcess, again: TrainingProcess) -> None:
