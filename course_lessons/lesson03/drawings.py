@@ -211,7 +211,7 @@ def killed_and_resumed(alone: TrainingProcess, killed: TrainingProcess, again: T
     present(
         fig,
         _(
-            "The loss of a run that was killed at step {died} and started again lies on that of the run "
-            "left alone. They differ by at most {apart:.2g}."
+            "The losses of a run left alone, and of one that was killed at step {died} and started again. "
+            "After the kill they differ by at most {apart:.2g}."
         ).format(died=died, apart=apart),
     )
