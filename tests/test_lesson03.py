@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import pickle
 import random
 import re
+import shutil
 import warnings
 import zipfile
 from pathlib import Path
@@ -20,8 +20,8 @@ from harness import NOTEBOOKS, code_cells
 
 import simgpu
 from course_lessons.lesson03 import drawings
-from course_lessons.lesson03.drawings import loading_times
 from course_lessons.lesson03.step_losses import step_losses
+from course_lessons.lesson03.training_script import TrainingProcess
 from course_lessons.lesson03.waits import waits
 from course_lessons.shared.edited import edited
 from course_utils import load_digits, measure, plots
@@ -72,6 +72,15 @@ class TestTraining:
         model, x, y = trained["model"], trained["val_x"], trained["val_y"]
         assert trained["accuracy"](model.eval(), x, y) == max(trained["passes"])
 
+    def test_a_forgotten_eval_does_little_harm_with_data_like_the_training_data(self, trained):
+        model, x, y = trained["model"], trained["val_x"], trained["val_y"]
+        good = trained["accuracy"](model.eval(), x, y)
+        state = {name: value.clone() for name, value in model.state_dict().items()}
+        trained["accuracy"](model.train(), x, y, batch=25)
+        after = trained["accuracy"](model.eval(), x, y)
+        model.load_state_dict(state)
+        assert abs(after - good) < 0.01
+
     def test_data_on_the_device_beat_the_loader_and_whole_batches_beat_single_digits(self, trained):
         load = trained["load"]
         plain, whole = (trained["loaders"][name] for name in ("DataLoader", "whole batches"))
@@ -111,7 +120,7 @@ class TestTraining:
 @pytest.fixture(scope="module")
 def lesson() -> dict:
     """Return the names that the training script's cells define."""
-    names: dict = {"inspect": inspect, "__name__": "lesson03_script"}
+    names: dict = {"random": random, "Path": Path, "__name__": "lesson03_script"}
     exec(CELLS[0].source.split("device = get_device()")[0], names)
     for cell in CELLS:
         if cell.metadata.get("course", {}).get("script"):
@@ -140,8 +149,8 @@ def test_a_checkpoint_holds_every_part_and_every_generator(lesson, run, tmp_path
     x, y = digits(lesson)
     lesson["train"](run, x, y, epochs=1, folder=tmp_path, batch=10, every=4)
     saved = torch.load(tmp_path / "last.pt", weights_only=True)
-    assert {"model", "optimizer", "scheduler", "epoch", "step", "order", "rng"} <= set(saved)
-    assert set(saved["rng"]) >= {"torch", "python"}
+    assert {"model", "optimizer", "scheduler", "epoch", "step", "order"} <= set(saved)
+    assert {"torch_rng", "python_rng"} <= set(saved)
     assert saved["optimizer"]["state"] and saved["scheduler"]["last_epoch"] == 6
     expected = draws()
 
@@ -180,7 +189,7 @@ def finished(lesson, device, folder, stop_at=None):
                 break
             except KeyboardInterrupt:
                 continue
-    return run.parts["model"].state_dict()
+    return run.model.state_dict()
 
 
 def equal(a, b):
@@ -196,19 +205,20 @@ def test_a_stopped_run_ends_with_the_same_bits(lesson, run, device, tmp_path):
 
 @pytest.mark.slow
 def test_on_a_device_its_own_generator_is_part_of_the_checkpoint(lesson, run, device, tmp_path):
-    generators = lesson["generators"]
-    assert set(generators(device)) == {"torch", "python", device.type} - {"cpu"}
     lesson["save_checkpoint"](lesson["new_run"](device, steps=12), tmp_path)
-    kept = torch.load(tmp_path / "last.pt", weights_only=True)["rng"]
-    assert set(kept) == {"torch", "python", device.type} - {"cpu"}
+    saved = torch.load(tmp_path / "last.pt", weights_only=True)
+    kept = {name for name in saved if name.endswith("_rng")}
+    assert kept == {"torch_rng", "python_rng", f"{device.type}_rng"} - {"cpu_rng"}
     alone = finished(lesson, device, tmp_path / "alone")
-    without = device.type if device.type != "cpu" else "torch"
+    without = f"{device.type}_rng" if device.type != "cpu" else "torch_rng"
+    save = lesson["save_atomic"]
 
-    def forgetful(device):
-        return {name: pair for name, pair in generators(device).items() if name != without}
+    def forgetful(state, path):
+        states = {"torch_rng": torch.Generator().get_state()} if without == "torch_rng" else {}
+        save({name: part for name, part in state.items() if name != without} | states, path)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(lesson, "generators", forgetful)
+        patch.setitem(lesson, "save_atomic", forgetful)
         stopped = finished(lesson, device, tmp_path / "stopped", stop_at=4)
     assert not equal(alone, stopped)
 
@@ -216,45 +226,34 @@ def test_on_a_device_its_own_generator_is_part_of_the_checkpoint(lesson, run, de
 def test_a_checkpoint_of_another_kind_of_device_loads(lesson, run, device, tmp_path):
     lesson["save_checkpoint"](run, tmp_path)
     saved = torch.load(tmp_path / "last.pt", weights_only=True)
-    saved["rng"].pop(device.type, None)
-    saved["rng"]["another"] = torch.zeros(16, dtype=torch.uint8)  # CUDA's state has 16 bytes
+    saved.pop(f"{device.type}_rng", None)
+    saved["another_rng"] = torch.zeros(16, dtype=torch.uint8)  # CUDA's state has 16 bytes
     torch.save(saved, tmp_path / "last.pt")
     lesson["load_checkpoint"](lesson["new_run"](device, steps=12), tmp_path)
 
 
-def test_one_more_part_such_as_a_scaler_is_kept_like_the_others(lesson, run, tmp_path):
-    run.parts["scaler"] = torch.amp.GradScaler("cpu", init_scale=8.0)
-    lesson["save_checkpoint"](run, tmp_path)
-    run.parts["scaler"] = torch.amp.GradScaler("cpu")
-    lesson["load_checkpoint"](run, tmp_path)
-    assert run.parts["scaler"].state_dict()["scale"] == 8.0
-
-
-@pytest.mark.parametrize("call", ["save", "fsync", "first replace", "second replace"])
+@pytest.mark.parametrize("call", ["copy", "save", "fsync", "replace"])
 def test_a_save_that_fails_anywhere_leaves_a_whole_checkpoint(lesson, run, tmp_path, monkeypatch, call):
     save, load = lesson["save_checkpoint"], lesson["load_checkpoint"]
     for step in (1, 2):
         run.step = step
         save(run, tmp_path)
     run.step = 3
-    replaced = []
 
     def fail(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    def replace(source, target, real=os.replace):
-        replaced.append(target)
-        if len(replaced) == (1 if call == "first replace" else 2):
-            fail()
-        real(source, target)
+    def half_copied(source, target):
+        target.write_bytes(source.read_bytes()[:100])
+        fail()
 
     with monkeypatch.context() as patch:
-        if call == "save":
+        if call == "copy":
+            patch.setattr(shutil, "copyfile", half_copied)
+        elif call == "save":
             patch.setattr(torch, "save", lambda state, file: (file.write(b"half"), fail()))
-        elif call == "fsync":
-            patch.setattr(os, "fsync", fail)
         else:
-            patch.setattr(os, "replace", replace)
+            patch.setattr(os, call, fail)
         with pytest.raises(OSError, match="No space"):
             save(run, tmp_path)
     assert load(run, tmp_path) in ("last.pt", "previous.pt")
@@ -369,20 +368,80 @@ def test_on_cuda_hidden_waits_are_what_its_debug_mode_warns_of(monkeypatch):
     assert waits("v * 2", torch.device("cuda")) == "runs on"
 
 
-@pytest.mark.parametrize(("longest", "scale"), [(2e-2, "linear"), (6e-1, "log")])
-def test_the_loading_chart_shows_short_times_beside_long_ones(monkeypatch, longest, scale):
-    figures = []
-    monkeypatch.setattr(drawings, "present", lambda fig, alt: figures.append(fig))
-    times, machine = [3e-3, 9e-3, longest], ("cpu", "a CPU", "2.13", 2, "2026-11-21")
-    loading_times([Measurement(f"{t} s", t, 0.9 * t, 1.2 * t, 5, *machine) for t in times])
-    ((ax,),) = (fig.axes for fig in figures)
-    assert ax.get_xscale() == scale
-    assert ("logarithmic" in ax.get_xlabel()) == (scale == "log")
-    assert "(measured on cpu)" in ax.get_yticklabels()[0].get_text()
-    left, right = ax.get_xlim()
-    ends = [ax.transData.transform((1e3 * t, 0))[0] for t in (1e-3 * left, *times, 1e-3 * right)]
-    assert ends[1] - ends[0] > 0.05 * (ends[-1] - ends[0]), "the shortest bar can be seen"
-    plots.plt.close(ax.figure)
+def measured(seconds):
+    machine = ("cpu", "a CPU", "2.13", 2, "2026-11-21")
+    return Measurement("", seconds, 0.9 * seconds, 1.2 * seconds, 5, *machine)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Return a list that fills with the figures drawn and their alternative texts."""
+    shown = []
+    monkeypatch.setattr(drawings, "present", lambda fig, alt: shown.append((fig, alt)))
+    yield shown
+    plots.plt.close("all")
+
+
+def test_loading_is_drawn_on_a_linear_axis_beside_the_time_of_the_training(drawn):
+    times = {"indexing": measured(1e-3), "a loader": measured(9e-3)}
+    drawings.loading_times(times, measured(0.1))
+    ((fig, alt),) = drawn
+    (ax,) = fig.axes
+    assert ax.get_xscale() == "linear" and "measured on cpu" in ax.get_xlabel()
+    assert [text.get_text().strip() for text in ax.texts] == [
+        "1 ms, 1% of the training",
+        "9 ms, 9% of the training",
+    ]
+    assert "takes 100 ms" in alt and "a loader 9 ms" in alt
+
+
+def test_the_digits_it_got_wrong_are_drawn_with_label_and_guess(drawn):
+    labels, guesses = torch.tensor([1, 2, 3, 4]), torch.tensor([1, 7, 3, 9])
+    drawings.wrong_digits(torch.zeros(4, 28, 28, dtype=torch.uint8), labels, guesses)
+    drawings.wrong_digits(torch.zeros(4, 28, 28, dtype=torch.uint8), labels, labels)
+    assert [alt for _, alt in drawn] == [
+        "2 of 4 digits were read wrongly. Drawn: 2 as 7, 4 as 9.",
+        "0 of 4 digits were read wrongly. Drawn: .",
+    ]
+
+
+def process(first, *losses):
+    """Return a stand-in for a training process that saved every 5 steps, with 20 steps in an epoch."""
+    points = [divmod(step, 20) for step in range(first - 5, first + 5 * len(losses) - 5, 5)]
+    lines = [f"saved epoch {e}, step {s + 5}: loss {x:.4f}" for (e, s), x in zip(points, losses, strict=True)]
+    made = TrainingProcess.__new__(TrainingProcess)
+    made.output = ["start", *lines]
+    return made
+
+
+def test_a_run_that_goes_on_elsewhere_is_seen_in_the_picture(drawn):
+    alone, killed = process(5, 2.5, 2.0, 1.5, 1.0, 0.8), process(5, 2.5, 2.0, 1.5)
+    drawings.killed_and_resumed(alone, killed, process(20, 1.0, 0.8))
+    drawings.killed_and_resumed(alone, killed, process(20, 1.0, 0.3))
+    alike, apart = (alt for _, alt in drawn)
+    assert "killed at step 15" in alike and "at most 0." in alike
+    assert "at most 0.5." in apart
+
+
+def test_other_pictures_say_what_they_show(drawn):
+    drawings.training([2.0, 0.5, 0.1, 0.05], 25, [0.9, 0.98], 100)
+    drawings.running_means(torch.zeros(4), torch.tensor([0.0, 1.0, -3.0, 2.0]))
+    drawings.gradient_errors({"divided by 4": 1.3, "weighted\nby count": 4e-7})
+    loss, means, errors = (alt for _, alt in drawn)
+    assert "from 2 to 0.05" in loss and "90.0%, 98.0%" in loss
+    assert "4 channels" in means and "change is 3." in means
+    assert "divided by 4: 1.3; weighted by count: 4e-07" in errors
+    assert [text.get_text().strip() for text in drawn[2][0].axes[0].texts] == [
+        "130 %",
+        "0 %, but for rounding",
+    ]
+
+
+def test_of_three_pairs_of_shuffles_the_first_and_the_last_are_equal(capsys):
+    (cell,) = (cell.source for cell in CELLS if "def shuffle(" in cell.source)
+    exec(cell.replace("lines_true.reveal", "str"), {"torch": torch})
+    said = [line.split()[-1] for line in capsys.readouterr().out.splitlines()]
+    assert said == ["True", "False", "True"]
 
 
 # The exercises: answers beyond the known wrong ones.

@@ -16,8 +16,8 @@ EXERCISES: tuple[Exercise, ...] = (
     train_epoch,
     mean_loss,
     train_accumulated,
-    full_state,
-    step_losses,
     index_batches,
+    full_state,
     save_atomic,
+    step_losses,
 )

@@ -62,11 +62,8 @@ def _check_answer(answer, judge):
     for key in ("torch_rng", "python_rng", "model", "optimizer", "scheduler"):
         if not same(complete[key], after[key]):
             diagnosis = "moved-generator" if key.endswith("rng") else "changed-input"
-            judge.no(
-                diagnosis,
-                seen=_('"{key}" is another than before').format(key=key),
-                expected=_("as it was"),
-            )
+            seen = _('"{key}" is another than before').format(key=key)
+            judge.no(diagnosis, seen=seen, expected=_("as it was"))
     if not run.model.training:
         judge.no("changed-input", seen=_("the model in eval mode"), expected=_("still in train mode"))
     judge.is_a(got, dict, _("a dict"))
@@ -88,11 +85,9 @@ def _check_answer(answer, judge):
     for key in complete:
         if difference := _difference_after_resuming({**complete, key: got[key]}, run.weights()):
             bare = key == "model" and isinstance(got[key], dict) and set(got[key]) == parameters
-            judge.no(
-                "no-buffers" if bare else "wrong-value",
-                seen=f'"{key}": {difference}',
-                expected=_("after the restart, the weights of the uninterrupted run, bit for bit"),
-            )
+            diagnosis, seen = "no-buffers" if bare else "wrong-value", f'"{key}": {difference}'
+            expected = _("after the restart, the weights of the uninterrupted run, bit for bit")
+            judge.no(diagnosis, seen=seen, expected=expected)
 
 
 def _difference_after_resuming(state, expected):
@@ -107,11 +102,8 @@ def _difference_after_resuming(state, expected):
         return _("it cannot be loaded ({error})").format(error=type(error).__name__)
     run.train(6)
     difference = float((run.weights() - expected).abs().max())
-    return (
-        _("the resumed run is off by up to {difference:.2g}").format(difference=difference)
-        if difference
-        else ""
-    )
+    text = _("the resumed run is off by up to {difference:.2g}").format(difference=difference)
+    return text if difference else ""
 
 
 EXERCISE = Exercise(
@@ -120,18 +112,17 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     task="""
-Write `full_state(model, optimizer, scheduler)`: a dict with just the keys `"model"`, `"optimizer"`,
-`"scheduler"`, `"torch_rng"` and `"python_rng"` from which a run with BatchNorm, dropout, momentum, a
-learning-rate schedule and Python's `random` goes on as if it had never stopped. The check saves it, loads
-it with `weights_only=True`, trains on, and compares weights bit for bit.
+Write `full_state(model, optimizer, scheduler)`. It returns a dict with the keys `"model"`, `"optimizer"`,
+`"scheduler"`, `"torch_rng"` and `"python_rng"`, and no others. From this dict, a run with BatchNorm, dropout
+and Python's `random` can go on as if it had never stopped. The check saves it, loads it with
+`weights_only=True`, trains on, and compares the weights bit for bit.
 """,
     hints=(
         "Imagine that the run was killed, and a new process has only your dict. What would its next "
         "step do differently? Go through the five keys, and ask of each what changes while you train.",
-        "The model, the optimiser and the scheduler all have a method `state_dict()`. Call it, because "
-        "the method itself can't be saved. A seed only says where a generator started, but it has "
-        "moved on since. `torch.get_rng_state()` and `random.getstate()` tell you where the two "
-        "generators stand now, and they draw nothing.",
+        "The three parts have a method `state_dict()`. Call it, because the method itself can't be saved. "
+        "A seed only says where a generator started. `torch.get_rng_state()` and `random.getstate()` say "
+        "where the two generators stand now, and they draw nothing.",
         "Here you write down where a generator stands, and go back to that place later.\n\n"
         """```python
 dice = torch.Generator().manual_seed(4)
@@ -149,13 +140,10 @@ print(torch.equal(first, torch.randint(6, (5,), generator=dice)))  # True
     "loss curve shows only a small bump, if anything, so you might never notice.",
     diagnoses={
         "not-called": "A method was put into the dict, and not what it returns: the parentheses are missing.",
-        "a-seed": "A number is not the state of a generator: a seed says where it started, not where it "
-        "stands.",
-        "no-buffers": "The model's parameters are there, but not its buffers, such as BatchNorm's running "
-        "mean.",
-        "moved-generator": "A generator stands elsewhere after your function. To save is to read: a "
-        "draw moves it on, a seed starts a new sequence, and the run that goes on now draws other "
-        "numbers than it would have drawn.",
+        "a-seed": "A seed says where a generator started. Its state says where it stands now.",
+        "no-buffers": "The model's parameters are there, but not its buffers, such as a running mean.",
+        "moved-generator": "A generator stands elsewhere after your function, so the run goes on with other "
+        "random numbers. Only read the state: a draw moves it, and so does a seed.",
         "not-plain": "`weights_only=True` refuses something in this dict: it takes tensors, numbers, "
         "strings, and plain containers of them.",
     },

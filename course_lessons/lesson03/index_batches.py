@@ -90,10 +90,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `index_batches(n, size, seed, epoch, start)`: the batches of one epoch as a list of index tensors,
-from batch number `start` on. All `n` indices come in an order that is random, different in each epoch
-and the same at each call; the last batch may be smaller. Use a generator of its own, seeded with
-`seed + epoch`: the global generators must not notice.
+Write `index_batches(n, size, seed, epoch, start)`. It returns the batches of one epoch, from batch number
+`start` on, as a list of index tensors. Shuffle all `n` indices with a generator of its own, seeded with
+`seed + epoch`, so that torch's own generators don't move. The order is another one in each epoch, and the
+same at each call. The last batch may be smaller.
 """,
     hints=(
         "The batches from `start` on must be those that the whole epoch has at that place. So which "

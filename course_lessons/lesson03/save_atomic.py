@@ -22,9 +22,7 @@ def save_atomic(state, path):
 
 
 def _check_answer(answer, judge):
-    """Check saves to a temporary folder: two whole ones, one killed while writing, one before the rename, and
-    those after them.
-    """
+    """Check two saves, one that is killed while it writes, one killed before the rename, and two more."""
     raw = answer.__wrapped__  # a simulated crash is not an error of the learner's code
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder).resolve() / "last.pt"
@@ -68,11 +66,8 @@ def _check_answer(answer, judge):
 def _judge_leftover_files(path, judge, diagnosis="leftovers"):
     """Refuse an answer that leaves files besides the checkpoint in its folder."""
     if left := sorted(p.name for p in path.parent.iterdir() if p != path):
-        judge.no(
-            diagnosis,
-            seen=_("files left: {left}").format(left=", ".join(left)),
-            expected=_("only last.pt"),
-        )
+        seen = _("files left: {left}").format(left=", ".join(left))
+        judge.no(diagnosis, seen=seen, expected=_("only last.pt"))
 
 
 def _judge_renames_and_syncs(watch, path, judge):
@@ -93,10 +88,8 @@ def _judge_renames_and_syncs(watch, path, judge):
         judge.no("no-fsync", seen=_("no os.fsync before the rename"), expected="os.fsync")
     if not any(2 in values.values() for values in watch.synced):
         seen = _("at {sync_call} no new file was complete").format(sync_call=watch.sync_call)
-        judge.no(
-            seen=seen,
-            expected=_("{sync_call} on a new file that loads").format(sync_call=watch.sync_call),
-        )
+        expected = _("{sync_call} on a new file that loads").format(sync_call=watch.sync_call)
+        judge.no(seen=seen, expected=expected)
 
 
 def _expect_saved_state(judge, path, value, when):
@@ -114,11 +107,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `save_atomic(state, path)`: save with `torch.save` so that at every moment, killed or not, `path`
-(a `pathlib.Path`) holds the whole old state or the whole new one: here there is no `previous.pt`. The new
-one is on the disk before it takes the name. After a crash the next save must work, and after a success no
-other file may stay in the folder, not even one from a killed save (which runs no `finally`). The check
-kills your code in the middle of writing and just before the rename.
+Write `save_atomic(state, path)`. It saves with `torch.save`, so that `path`, a `pathlib.Path`, holds the
+whole old state or the whole new one at every moment. The new one is on the disk before it takes the name.
+The check kills your code while it writes, and just before the rename. After that the next save must work.
+After a save that works, no other file may be in the folder, not even one that a killed save left.
 """,
     hints=(
         'When you open a file with `"wb"`, it\'s empty at once. So where must the new state go while '
@@ -148,12 +140,11 @@ print([(file.name, file.read_text()) for file in folder.iterdir()])  # [('score.
         "leaves neither.",
         "gap": "For a moment there is no checkpoint at all: the old one is gone and the new one is "
         "not in place yet. `os.replace` needs no room made first.",
-        "no-fsync": "The new file may still be in the system's memory when it gets the good name: "
-        "after a power cut the name can stand for an empty file.",
+        "no-fsync": "The new file may still be in the system's memory when it gets the good name. "
+        "After a power cut the name can stand for an empty file.",
         "other-folder": "The new file is written in another folder. That can be another disk, and "
         "between disks there is no rename in one move.",
         "leftovers": "After a crash and the next save, a file is left beside the checkpoint. A killed "
-        "process runs no `except` and no `finally`; a fixed name for the new file is written over by the "
-        "next save.",
+        "process runs no `finally`. But with a fixed name, the next save writes over the file.",
     },
 )

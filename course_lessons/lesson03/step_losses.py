@@ -86,9 +86,9 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     task="""
-Write `step_losses(model, batches, optimizer)`: one right training step for each `(x, y)` in `batches`,
-and back comes the list of the losses, one Python float a step. The model comes in train mode. Read
-from the device once at the end, not once a step: the check counts.
+Write `step_losses(model, batches, optimizer)`. It makes one right training step for each `(x, y)` in
+`batches`, and returns a list of the losses, one Python float per step. The model comes in train mode.
+Read from the device once at the end, and not once per step. The check counts.
 """,
     hints=(
         "`.item()`, `float(loss)`, `print(loss)` and `if loss > 3:` all read a value, and on a GPU "

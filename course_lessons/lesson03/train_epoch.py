@@ -59,7 +59,7 @@ EXERCISE = Exercise(
     level=1,
     minutes=8,
     task="""
-The loop below runs without an error and has three faults. Mend them. Your `train_epoch` trains the
+The loop below runs without an error and has three faults. Fix them. Your `train_epoch` trains the
 model for one pass over `batches`, a list of `(x, y)`, with cross-entropy, and returns the mean loss
 of one digit over the pass, as a Python float. The last batch is smaller than the others.
 """,
@@ -86,8 +86,8 @@ print((5.0 * 3 + 9.0 * 1) / (3 + 1))  # 6, if 3 people paid 5 and one paid 9
     "while the number that you print isn't what you think it is. That's why you should check a "
     "training loop by what it does.",
     diagnoses={
-        "step-first": "In each round the optimiser steps before `backward()`: the gradient of this batch "
-        "is not there yet.",
+        "step-first": "In each round the optimiser steps before `backward()`, and the gradient of this batch "
+        "isn't there yet.",
         "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give "
         "it the logits.",
         "piles-up": "The gradients of earlier batches are still in the sum when a step is taken: "

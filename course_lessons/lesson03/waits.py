@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from types import CodeType
 
 import torch
@@ -10,6 +11,12 @@ import torch
 import simgpu
 from course_language import _
 from simgpu import worker
+
+
+def show_waits(lines: Sequence[str], device: torch.device) -> None:
+    """Print a row for each line of Python: the line, and what `waits` says of it."""
+    for line in lines:
+        print(f"{line:38} {waits(line, device)}")
 
 
 def waits(line: str, device: torch.device) -> str:
