@@ -55,14 +55,14 @@ def roofline(
             label=_("{name} ({kind})").format(name=name, kind=_(kind)),
         )
     ax.set(xscale="log", yscale="log", ylabel="GFLOP/s")
-    ax.set_xlabel(_("arithmetic intensity, FLOPs a byte"))
+    ax.set_xlabel(_("arithmetic intensity, FLOPs per byte"))
     log_ticks(ax.xaxis)
     log_ticks(ax.yaxis)
     ax.legend(fontsize=9)
     present(
         fig,
         _(
-            "A roofline: a slope up to the ridge at {ridge:.3g} FLOPs a byte, then flat at "
+            "A roofline: a slope up to the ridge at {ridge:.3g} FLOPs per byte, then flat at "
             "{peak_flops}, with {kind} points of {points}."
         ).format(
             ridge=ridge,
@@ -131,7 +131,7 @@ def explore() -> None:
         ax.set(xlim=(-1, 4), ylim=(10, 15.3))  # powers of ten: a logarithmic axis is slow to draw
         ax.set_xticks(range(-1, 5), ["0.1", "1", "10", "100", "1,000", "10,000"])
         ax.set_yticks(range(10, 16), ["0.01", "0.1", "1", "10", "100", "1,000"])
-        ax.set(xlabel=_("arithmetic intensity, FLOPs a byte"), ylabel=_("TFLOP/s (modelled)"))
+        ax.set(xlabel=_("arithmetic intensity, FLOPs per byte"), ylabel=_("TFLOP/s (modelled)"))
         side = _("bandwidth") if x < ridge else _("computing")
         words = _("{rate:.3g} TFLOP/s, {share:.0%} of the peak; {side} limits it").format(
             rate=rate / 1e12, share=rate / peak, side=side
@@ -147,7 +147,7 @@ def explore() -> None:
         return (
             fig,
             _(
-                "Roofline of the {card} in {units}, modelled. Batch {batch}: {x:.3g} FLOPs a byte, {words}."
+                "Roofline of the {card} in {units}, modelled. Batch {batch}: {x:.3g} FLOPs per byte, {words}."
             ).format(card=card, units=units, batch=batch, x=x, words=words),
         )
 
