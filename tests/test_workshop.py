@@ -453,7 +453,7 @@ def test_the_guide_fits_the_lessons_and_its_minutes_add_up():
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [
-        ("the exercises work? | 5 |", "the exercises work? | 10 |", "00: 25 minutes in all"),
+        ("the exercises work? | 5 |", "the exercises work? | 10 |", "00: 45 minutes in all"),
         ("- *Bytes for the weights*", "- *Bytes for a weight*", "00: no check says"),
         ("Memory is counted in bytes.”", "Count in bytes.”", "00: no check says"),
         ("| 09:30 | 50 |", "| 09:30 | 55 |", "09:30: 55 minutes, and the next line is 50 later"),
