@@ -98,8 +98,8 @@ def neighbours_of_one(update: float) -> None:
     present(
         fig,
         _(
-            "The numbers from 1 to 1.0078. float16 has nine of them, bfloat16 only the first and the last. 1 + {update:g} "
-            "is much nearer to 1 than to the next number, so both round it to 1."
+            "The numbers from 1 to 1.0078. float16 has nine of them, bfloat16 only the first and the last. "
+            "1 + {update:g} is much nearer to 1 than to the next number, so both round it to 1."
         ).format(update=update),
     )
 
