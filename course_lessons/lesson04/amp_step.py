@@ -63,9 +63,9 @@ EXERCISE = Exercise(
     minutes=10,
     task="""
 Write `amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)`: one training step in mixed precision
-with `dtype` (float16 or bfloat16), on whatever device `x` is. `scaler` is a `GradScaler`; it is disabled
-where none is needed, and the same lines must serve. Return the loss, unscaled, without its graph, and
-without waiting for it. Gradients of an earlier step may still be there.
+with `dtype` (float16 or bfloat16), on whatever device `x` is. `scaler` is a `GradScaler`, which may be
+disabled. Return the loss, unscaled, without its graph, and without waiting for it. Gradients of an earlier
+step may still be there.
 """,
     hints=(
         "Ask which lines belong under autocast. Only the forward pass and the loss do, because the backward "

@@ -100,9 +100,9 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-Write `checkpoint(model, optimizer, scaler)`: a dict with the keys `"model"`, `"optimizer"` and
-`"scaler"` from which training goes on as if nothing had happened: the same weights and the same scales,
-step by step. It must load with `weights_only=True`, and serve where the scaler is disabled too.
+Write `checkpoint(model, optimizer, scaler)`: a dict with the keys `"model"`, `"optimizer"` and `"scaler"`.
+With it a training must go on as if nothing had happened, with the same weights and the same scales, step by
+step. It must load with `weights_only=True`. The scaler may be disabled.
 """,
     hints=(
         "Imagine that training stops tonight and goes on tomorrow with new objects. What would each of the "

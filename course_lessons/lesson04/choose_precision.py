@@ -92,10 +92,10 @@ EXERCISE = Exercise(
     level=1,
     minutes=6,
     task="""
-Write `choose_precision(can)`: the pair `(dtype, use_scaler)` for a device, where `can` is what
-`abilities(device)` returns: look at `can.bf16` and `can.device.type`. With units for bfloat16: bfloat16.
-An accelerator without them (any kind, not only CUDA): float16. A CPU without them gains nothing from
-16 bits: float32. `use_scaler` is True exactly where the format's range needs it.
+Write `choose_precision(can)`: the pair `(dtype, use_scaler)` for a device. `can` is what `abilities(device)`
+returns, so look at `can.bf16` and `can.device.type`. A device with units for bfloat16 gets bfloat16. An
+accelerator without them gets float16, and that's any kind of accelerator, not only CUDA. A CPU without them
+gains nothing from 16 bits, so it gets float32. `use_scaler` is True only for a format whose range needs it.
 """,
     hints=(
         "Ask what this device can do fast. `can.bf16` is True only where the hardware has units for "

@@ -84,9 +84,9 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     task="""
-Write `clipped_step(loss, model, optimizer, scaler, max_norm)`: from a loss that is not scaled yet, make
-the backward pass and one optimiser step with the gradients clipped to the norm `max_norm`. Return the norm
-of the true gradients, before clipping. Where gradients overflow, the step must be left out as ever.
+Write `clipped_step(loss, model, optimizer, scaler, max_norm)`. It gets a loss that isn't scaled yet. It
+makes the backward pass and one optimiser step, with the gradients clipped to the norm `max_norm`. It returns
+the norm of the true gradients, before clipping. If gradients overflow, the step must be skipped, as always.
 Gradients of an earlier step may still be there.
 """,
     hints=(

@@ -66,6 +66,99 @@ def number_formats() -> None:
     )
 
 
+def neighbours_of_one(update: float) -> None:
+    """Draw the numbers that float16 and bfloat16 have from 1 on, and 1 plus an update.
+
+    Parameters
+    ----------
+    update
+        What is added to 1.
+    """
+    fig, ax = plt.subplots(figsize=(8.4, 2.1), layout="constrained")
+    for row, dtype in enumerate((torch.float16, torch.bfloat16)):
+        gap = torch.finfo(dtype).eps
+        there = np.arange(1, 1.0083, gap)
+        ax.barh(-row, gap / 2, left=1, height=0.62, color=COLOURS[4], alpha=0.35, linewidth=0)
+        ax.plot(there, [-row] * len(there), "|", color=BLUE, markersize=22, markeredgewidth=2)
+        ax.plot(1 + update, -row, "o", color=ORANGE, markersize=7)
+    ax.annotate(
+        _("1 + {update:g}").format(update=update),
+        (1 + update, -0.06),
+        (1 + 4 * update, 0.62),
+        color=ORANGE,
+        weight="bold",
+        va="center",
+        arrowprops={"arrowstyle": "-", "color": ORANGE},
+    )
+    ax.text(1.0021, -1, _("all of this is rounded to 1"), va="center", ha="center", fontsize=9.5)
+    ax.set_yticks((0, -1), ("float16", "bfloat16"))
+    ax.set_xticks((1, 1.002, 1.004, 1.006, 1.0078125), ("1", "1.002", "1.004", "1.006", "1.0078"))
+    ax.set(xlim=(0.9996, 1.0083), ylim=(-1.45, 0.95), xlabel=_("a blue line: a number that the format has"))
+    ax.grid(visible=False)
+    present(
+        fig,
+        _(
+            "The numbers from 1 to 1.0078. float16 has nine of them, bfloat16 only the first and the last. "
+            "1 + {update:g} is much nearer to 1 than to the next number, so both round it to 1."
+        ).format(update=update),
+    )
+
+
+def mixed_precision_step() -> None:
+    """Draw one step with a gradient scaler: which part is in 16 bits, and where gradients are scaled."""
+    fig, ax = plt.subplots(figsize=(9.6, 3.3), layout="constrained")
+    full, low, skip = BLUE, ORANGE, "#777777"
+    parts = {
+        # name: centre, size, text, colour
+        "weights": ((1.15, 3), (1.9, 1.1), _("weights\nfloat32"), full),
+        "forward": ((4.1, 3), (2.3, 1.1), _("forward pass\nunder autocast"), low),
+        "loss": ((6.75, 3), (1.5, 1.1), _("loss\nfloat32"), full),
+        "scaled": ((9.15, 3), (1.8, 1.1), _("loss × S"), full),
+        "backward": ((9.15, 1), (1.8, 1.1), _("backward"), low),
+        "gradients": ((6.45, 1), (2.1, 1.1), _("gradients × S\nfloat32"), full),
+        "unscaled": ((3.7, 1), (1.9, 1.1), _("÷ S\ninf or nan?"), full),
+        "step": ((1.15, 1), (1.9, 1.1), _("optimiser's\nstep"), full),
+    }
+    for (x, y), (width, height), text, colour in parts.values():
+        corner = (x - width / 2, y - height / 2)
+        ax.add_patch(Rectangle(corner, width, height, facecolor=colour, alpha=0.22, edgecolor=colour))
+        ax.text(x, y, text, ha="center", va="center", fontsize=10)
+    names = list(parts)
+    for one, other in zip(names, [*names[1:], names[0]], strict=True):
+        (x, y), (width, height) = parts[one][:2]
+        (to_x, to_y), (to_width, to_height) = parts[other][:2]
+        side, up = (to_x > x) - (to_x < x), (to_y > y) - (to_y < y)
+        side = 0 if up else side
+        ends = (
+            (to_x - side * to_width / 2, to_y - up * to_height / 2),
+            (x + side * width / 2, y + up * height / 2),
+        )
+        ax.annotate("", *ends, arrowprops={"arrowstyle": "->", "linewidth": 1.6})
+    ax.annotate(
+        "", (3.7, -0.25), (3.7, 0.45), arrowprops={"arrowstyle": "->", "color": skip, "linewidth": 1.6}
+    )
+    ax.text(3.7, -0.45, _("yes: skip the step"), ha="center", va="center", color=skip)
+    ax.text(2.4, 1.2, _("no"), ha="center", va="bottom", fontsize=9)
+    for x, y, call in (
+        (7.92, 3.75, "scaler.scale(loss)"),
+        (8.35, 2, ".backward()"),
+        (2.6, 1.75, "scaler.step(optimizer)"),
+    ):
+        ax.text(x, y, call, ha="center", va="center", family="monospace", fontsize=9)
+    ax.text(1.15, 3.85, _("orange: products in 16 bits"), ha="center", color=low, fontsize=9.5, weight="bold")
+    ax.set(xlim=(0, 10.2), ylim=(-0.75, 4.1))
+    ax.set_axis_off()
+    present(
+        fig,
+        _(
+            "A round: float32 weights, forward pass under autocast with products in 16 bits, float32 loss, "
+            "the loss times S, backward in 16 bits, float32 gradients that are S times too large. Then the "
+            "scaler's step divides them by S and looks for inf or nan. If there is one, it skips the step; "
+            "else the optimiser changes the weights."
+        ),
+    )
+
+
 def share_lost(gradients: torch.Tensor, scale: float) -> tuple[float, float]:
     """Return the percentages of nonzero gradients that become 0, and infinite, in float16.
 

@@ -17,9 +17,9 @@ EXERCISES: tuple[Exercise, ...] = (
     lost,
     amp_step,
     clipped_step,
+    checkpoint,
     choose_precision,
     logits_loss,
     follow_scale,
     accumulate,
-    checkpoint,
 )

@@ -27,16 +27,16 @@ def loss_scale(gradients: torch.Tensor) -> None:
     ends = {inside[0], beyond} - {0} if inside else set()  # the lowest good scale, and the one after the last
     Explorer(
         question=_(
-            "How wide is the choice: at how many powers of two is less than 1 % of these gradients "
-            "lost, and none inf?"
+            "At how many powers of two is less than 1 % of these gradients lost, and none inf? That's how "
+            "wide the choice is."
         ),
         guesses=guesses,
         controls={"power": slider(_("loss scale"), powers, 0, lambda power: f"2^{power}")},
         draw=lambda power: scaled_gradients(kept, 2.0**power),
         found=_(
-            "{n_good}, from 2^{min_good} to 2^{max_good}: the scale moves the whole histogram and "
-            "changes no shape. These are the first layer's gradients. Those of the last layer are "
-            "larger and overflow earlier, and one inf costs the step."
+            "There are {n_good}, from 2^{min_good} to 2^{max_good}. The scale moves the whole histogram and "
+            "keeps its shape. These are the first layer's gradients. Those of the last layer are larger "
+            "and overflow earlier, and one inf costs the step."
         ).format(n_good=len(good), min_good=min(good, default=0), max_good=max(good, default=0)),
         telling={"power": 4},
         answer=guesses[sum(len(good) >= least for least in (1, 6, 18))],

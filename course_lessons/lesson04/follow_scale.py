@@ -65,7 +65,7 @@ EXERCISE = Exercise(
     task="""
 Write `follow_scale(overflows, init_scale, growth_interval)`: the list of a scaler's scales, one after
 each step. `overflows` says for each step whether its gradients overflowed. After an overflow the scale is
-halved; after `growth_interval` good steps **in a row** it is doubled, and the count starts again.
+halved. After `growth_interval` good steps **in a row** it is doubled, and the count starts again.
 """,
     hints=(
         "Play the scaler with pencil and paper. Take the overflows `[False, False, True, False]` and an "

@@ -71,14 +71,10 @@ def _check_answer(answer, judge):
 
     def under_autocast_too(logits, targets):
         calls = []
-
-        def note(name, *_):
-            if torch.is_autocast_enabled("cpu"):
-                calls.append(name)
-
-        with torch.autocast("cpu", dtype=torch.float16), Calls(note):
+        note = Calls(lambda name, *_: calls.append((name, torch.is_autocast_enabled("cpu"))))
+        with torch.autocast("cpu", dtype=torch.float16), note:
             answer(logits, targets)
-        if "binary_cross_entropy" in calls:  # which CUDA refuses there
+        if ("binary_cross_entropy", True) in calls:  # which CUDA refuses there
             judge.no("refused", seen=_("binary_cross_entropy under autocast"), expected=_("not that one"))
         return answer(logits, targets)
 
@@ -91,26 +87,22 @@ def _judge_large_logits(answer, judge):
     values, targets = torch.tensor([[200.0, -200.0, 200.0, -30.0], [0.0, 1.0, 1.0, 1.0]])
     right = logits_loss(values, targets).item()
     slope = (values.sigmoid() - targets) / len(targets)
-    for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        low = dtype is not torch.float32
+    for dtype, tolerance in ((torch.float32, 1e-5), (torch.float16, 2e-2), (torch.bfloat16, 2e-2)):
         logits = values.to(dtype, copy=True).requires_grad_()
-        with torch.autocast("cpu", dtype=dtype if low else torch.float16, enabled=low):
+        with torch.autocast("cpu", dtype=dtype, enabled=dtype is not torch.float32):
             got = answer(logits, targets)
         loss = _validated_result(judge, got)
-        if not math.isclose(loss, right, rel_tol=2e-2 if low else 1e-5):
-            diagnosis = "saturates" if loss < right else "wrong-value"
-            diagnosis = diagnosis if math.isfinite(loss) else "overflows"
-            seen = _("{loss:.6g} for {situation}").format(
-                loss=loss, situation=_describe_case(values, targets)
-            )
-            judge.no(diagnosis, seen=seen, expected=f"{right:.6g}")
+        if not math.isclose(loss, right, rel_tol=tolerance):
+            wrong = "saturates" if loss < right else "wrong-value"
+            seen = _("{loss:.6g} for {situation}")
+            seen = seen.format(loss=loss, situation=_describe_case(values, targets))
+            judge.no(wrong if math.isfinite(loss) else "overflows", seen=seen, expected=f"{right:.6g}")
         if not got.requires_grad:
             judge.no(seen=repr(got), expected=_("a loss that can be differentiated"))
         gradient = torch.autograd.grad(got, logits)[0].float()
         if not torch.allclose(gradient, slope, atol=2e-3):
-            seen = _("the gradient {gradient} for the logits {logits}").format(
-                gradient=listed(gradient), logits=listed(logits)
-            )
+            seen = _("the gradient {gradient} for the logits {logits}")
+            seen = seen.format(gradient=listed(gradient), logits=listed(logits))
             judge.no(seen=seen, expected=listed(slope))
 
 
@@ -121,11 +113,11 @@ EXERCISE = Exercise(
     minutes=6,
     task="""
 Write `logits_loss(logits, targets)`: the mean binary cross entropy of a model that ends in a linear layer,
-without a sigmoid. Targets go from 0 to 1. It must be allowed under CUDA's autocast, and equal to the
-formula for logits of ±200 too, where the sigmoid is 0 or 1 in every format of this lesson.
+without a sigmoid. Targets go from 0 to 1. CUDA's autocast must allow it. For logits of ±200 the sigmoid
+is 0 or 1 in every format of this lesson. There, too, the loss and its gradients must be right.
 """,
     hints=(
-        "Where does the formula break? The sigmoid of 200 is rounded to exactly 1, and then the logarithm "
+        "Where does `nn.BCELoss` break? The sigmoid of 200 is rounded to exactly 1, and then the logarithm "
         "of 1 - 1 tells you nothing any more. In 16 bits this happens to much smaller logits. That's why "
         "autocast on CUDA refuses `nn.BCELoss`, which takes probabilities.",
         "What if the sigmoid and the logarithm were never apart? On paper, the logarithm of a sigmoid can "
@@ -142,9 +134,8 @@ print(apart, together)  # tensor(inf) tensor(200.)
     ),
     reference=logits_loss,
     check_answer=_check_answer,
-    why="Taken together, the logarithm and the exponential of the sigmoid cancel, so nothing is "
-    "rounded to 0 or 1 on the way. That is better in float32 too: confident mistakes keep "
-    "their gradient.",
+    why="Taken together, the logarithm and the exponential of the sigmoid cancel, so nothing is rounded to 0 "
+    "or 1 on the way. That is better in float32 too: confident mistakes keep their gradient.",
     diagnoses={
         "refused": "`binary_cross_entropy` (the function behind `nn.BCELoss`) was called under autocast. "
         "CUDA refuses it there with an error, though a CPU does not.",

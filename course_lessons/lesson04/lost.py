@@ -59,9 +59,9 @@ EXERCISE = Exercise(
     level=1,
     minutes=6,
     task="""
-Write `lost(gradients, dtype)`: of the entries of the tensor `gradients` that are not zero, which share is
-zero after a conversion to `dtype`? Return a number from 0 to 1; where no entry is nonzero, nothing is
-lost: 0. A value that is only rounded, or becomes infinite, is not lost.
+Write `lost(gradients, dtype)`. Take the entries of the tensor `gradients` that aren't zero. Which share of
+them is zero after a conversion to `dtype`? Return a number from 0 to 1. If no entry is nonzero, return 0.
+A value that is only rounded, or becomes infinite, isn't lost.
 """,
     hints=(
         "You don't have to know the limits of any format, because PyTorch does the conversion for you. So "
