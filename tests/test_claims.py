@@ -8,7 +8,6 @@ import pytest
 import torch
 from harness import ROOT
 
-from course_lessons.lesson07.synthetic_images import IMAGES, SyntheticImages
 from course_lessons.shared.claims import CLAIMS, WORDS, Ratio, Value, card, claim, weigh
 from course_utils import evidence
 from tools.authoring import claims as writer
@@ -16,6 +15,7 @@ from tools.authoring import practices
 from tools.fidelity.convolutional import small_cnn, wide_cnn
 from tools.records import networks
 from tools.records.experiments import REGISTRY, LeftOut, Point, Unsuitable, run_points
+from tools.records.synthetic_images import IMAGES, SyntheticImages
 
 CPU = torch.device("cpu")
 BY_ID = {c.id: c for c in CLAIMS}

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
-from course_lessons.lesson07.synthetic_images import SyntheticImages
 from course_utils.this_machine import usable_cores
 from tools.fidelity.convolutional import small_cnn
+from tools.records.synthetic_images import SyntheticImages
 
 from .experiments import Samples, Unsuitable, Work, experiment, grid
 
