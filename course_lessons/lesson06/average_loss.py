@@ -95,14 +95,8 @@ def _check_answer(answer, judge):
         losses = [average_loss(run.model, [pair], F.cross_entropy) for pair in run.pairs]
         means = math.isclose(got, sum(losses) / len(losses), rel_tol=1e-4)
         diagnosis = "mean-of-means" if means else "wrong-value"
-        rows = ", ".join(map(str, sizes))
-        judge.expect(
-            _("loss for batches of {rows} rows").format(rows=rows),
-            got,
-            right,
-            diagnosis,
-            nearly(1e-4),
-        )
+        name = _("loss for batches of {rows} rows").format(rows=", ".join(map(str, sizes)))
+        judge.expect(name, got, right, diagnosis, nearly(1e-4))
 
 
 EXERCISE = Exercise(

@@ -4,7 +4,6 @@ import functools
 import warnings
 
 import torch
-from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from course_language import _
@@ -66,30 +65,17 @@ _LATE = edited(checkpointed, {"(block, x,": "(lambda value: block(value), x,"})
 
 
 def _forward_and_backward(run, x_requires_grad, dropout, judge=None):
-    """Run ``run(blocks, x)`` and its backward pass on new blocks; return the results as a dict.
+    """Run ``run(blocks, x)`` and its backward pass on new blocks; ``judge`` checks the output, if given.
 
-    Parameters
-    ----------
-    x_requires_grad
-        Whether the input requires a gradient.
-    dropout
-        The blocks' dropout probability.
-    judge
-        If given, it checks the output before the backward pass.
-
-    Returns
-    -------
-    dict
-        ``"output"``, detached; ``"input"``, ``x.grad`` or None; ``"gradients"``, one for each parameter;
-        ``"calls"``, how many block forward passes ran, recomputation included; ``"peak"``, the peak of the
-        blocks' activations in bytes.
+    Returns a dict: ``"output"``, detached; ``"input"``, ``x.grad`` or None; ``"gradients"``, one for each
+    parameter; ``"calls"``, how many block forward passes ran, recomputation included; ``"peak"``, the peak of
+    the blocks' activations in bytes.
     """
     torch.manual_seed(0)
     watch, calls = LiveTensors(), []
     blocks = [Block(8, 32, dropout) for _ in range(_DEPTH)]
     for block in blocks:
-        block.watch = watch
-        block.calls = calls
+        block.watch, block.calls = watch, calls
     x, weights = torch.randn(16, 8, requires_grad=x_requires_grad), torch.randn(16, 8)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's, about use_reentrant: a diagnosis is shorter
@@ -98,17 +84,16 @@ def _forward_and_backward(run, x_requires_grad, dropout, judge=None):
         if x.requires_grad != x_requires_grad:
             judge.no("changed-input", seen=_("x requires a gradient now"), expected=_("x as it was"))
         judge.expect(_("blocks in training mode"), sum(b.training for b in blocks), _DEPTH)
-        judge.is_a(output, Tensor, _("a tensor"))
+        judge.is_a(output, torch.Tensor, _("a tensor"))
         judge.expect(_("shape of the output"), tuple(output.shape), tuple(x.shape))
         if not output.requires_grad:
             diagnosis = "wrong-value" if x_requires_grad else "needs-input-gradient"
             judge.no(diagnosis, seen=_("an output without a graph"), expected=_("one with"))
     (output * weights).sum().backward()
-    parameters = [p for block in blocks for p in block.parameters()]
     return {
         "output": output.detach(),
         "input": x.grad,
-        "gradients": [p.grad for p in parameters],
+        "gradients": [p.grad for block in blocks for p in block.parameters()],
         "calls": len(calls),
         "peak": watch.peak,
     }

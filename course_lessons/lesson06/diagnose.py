@@ -22,12 +22,8 @@ def diagnose(message):
 
 
 def _oom_message(requested, capacity, free, allocated, unallocated, context=300.0, others=0.0):
-    """Return CUDA's out-of-memory message for these figures, in MiB.
-
-    What they leave of the capacity is the driver's.
-    """
-    own = allocated + unallocated + context
-    figures = requested, capacity, free, others, own, allocated, unallocated
+    """Return CUDA's out-of-memory message for these figures, in MiB; the rest is the driver's."""
+    figures = requested, capacity, free, others, allocated + unallocated + context, allocated, unallocated
     sizes = [format_size(round(mib * 2**20)) for mib in figures]
     requested, capacity, free, theirs, own, allocated, unallocated = sizes
     process = f"Process 4100 has {theirs} memory in use. " if others else ""
@@ -59,8 +55,7 @@ def _random_case(rng):
     reach = free + unallocated
     near = (reach, reach + others, free, unallocated, others, free + others)
     requested = max(rng.choice(near) + rng.choice((-10, 0, 0, 10)), 5)
-    capacity = free + unallocated + others + allocated
-    return (_oom_message(requested, capacity, free, allocated, unallocated, 0, others),)
+    return (_oom_message(requested, reach + others + allocated, free, allocated, unallocated, 0, others),)
 
 
 _REACH = 'found["free"] + found["unallocated"]'
@@ -80,17 +75,10 @@ def _validated_result(judge, got):
 
 def _describe_case(message):
     """Return the message's figures in words."""
-    f = {name: format_size(n) for name, n in memory.figures(message).items()}
     return _(
         "{requested} asked for, where of {capacity} are free {free}, this process has "
         "{process}, and of them {unallocated} unallocated"
-    ).format(
-        requested=f["requested"],
-        capacity=f["capacity"],
-        free=f["free"],
-        process=f["process"],
-        unallocated=f["unallocated"],
-    )
+    ).format(**{name: format_size(n) for name, n in memory.figures(message).items()})
 
 
 _DIAGNOSES = {

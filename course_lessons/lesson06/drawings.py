@@ -55,19 +55,19 @@ def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
     )
 
 
-def turns(used: Mapping[str, Sequence[float]]) -> None:
-    """Draw the MiB in use after each turn (iteration) of some loops, a line for each loop.
+def after_each_batch(used: Mapping[str, Sequence[float]]) -> None:
+    """Draw the MiB in use after each batch of some loops, a line for each loop.
 
-    ``used`` has for each loop's name the values after turn 1, 2, ...; lines that coincide stay visible.
+    ``used`` has for each loop's name the values after batch 1, 2, ...; lines that coincide stay visible.
     """
     fig, ax = plt.subplots(layout="constrained")
     styles = itertools.cycle(((7.0, "-"), (4.0, "-"), (1.5, "--")))
     for (name, values), (width, dash), colour in zip(used.items(), styles, COLOURS, strict=False):
         ax.plot(range(1, 1 + len(values)), values, dash, color=colour, linewidth=width, label=name)
-    ax.set(xlabel=_("turn"), ylabel=_("allocated, MiB"), ylim=(0, None))
+    ax.set(xlabel=_("batches so far"), ylabel=_("allocated, MiB"), ylim=(0, None))
     ax.legend()
     description = "; ".join(f"{n} {', '.join(f'{v:.1f}' for v in values)}" for n, values in used.items())
-    present(fig, _("MiB in use after each turn of a loop: {each}.").format(each=description))
+    present(fig, _("MiB in use after each batch of a loop: {each}.").format(each=description))
 
 
 def batch_curve(rows: Sequence[int], peaks: Sequence[float], drawn: Sequence[object], kind: str) -> None:

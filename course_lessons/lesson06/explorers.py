@@ -155,7 +155,7 @@ def mountain(blocks: int = 6) -> None:
         peak = max(height for _, height in steps) / MIB
         ax.axhline(peak, color=COLOURS[6], linewidth=1)
         ax.set(ylim=(0, 1.05 * whole), xlim=(-0.7, 3 * blocks - 0.3), xticks=[])
-        ax.set(ylabel=_("activations, MiB"), xlabel=_("time, one bar a block"))
+        ax.set(ylabel=_("activations, MiB"), xlabel=_("time, one bar per block"))
         ax.legend(loc="upper right")
         redone = sum(again.values())
         title = _("peak {peak:.0f} of {whole:.0f} MiB; {redone} of {blocks} blocks computed twice").format(

@@ -52,11 +52,8 @@ def _check_answer(answer, judge):
             seen = _("{passes} passes through the first block for {rows:,} rows").format(
                 passes=got.passes, rows=ROWS
             )
-            judge.no(
-                "too-dear",
-                seen=seen,
-                expected=_("at most {most_passes}").format(most_passes=MOST_PASSES),
-            )
+            wanted = _("at most {most_passes}").format(most_passes=MOST_PASSES)
+            judge.no("too-dear", seen=seen, expected=wanted)
         judge.expect(_("dtypes of the weights"), got.dtypes, {torch.float32})
         judge.expect(_("a loss with a graph"), getattr(got.loss, "requires_grad", False), False)
         if (off := relative_error(got.change, right.change)) > TOLERANCE:
@@ -64,11 +61,8 @@ def _check_answer(answer, judge):
             seen = _("weights whose change is {off:.1%} off that of the plain step ({size:,} rows)").format(
                 off=off, size=size
             )
-            judge.no(
-                diagnosis,
-                seen=seen,
-                expected=_("at most {tolerance:.0%} off").format(tolerance=TOLERANCE),
-            )
+            wanted = _("at most {tolerance:.0%} off").format(tolerance=TOLERANCE)
+            judge.no(diagnosis, seen=seen, expected=wanted)
         most = TOLERANCE if off > 1e-4 else 1e-4  # no 16 bits in the change: none in the loss
         judge.expect("loss", judge.number(got.loss), float(right.loss), alike=nearly(most, 0.0))
     if simgpu.unavailable_reason():

@@ -1,7 +1,5 @@
 """A search that survives running out of memory."""
 
-from __future__ import annotations
-
 import gc
 import math
 
@@ -79,11 +77,8 @@ def _check_search(answer, judge, most, start, limit):
     except Raised as raised:
         if not isinstance(raised.error, torch.OutOfMemoryError):
             raise
-        judge.no(
-            "not-caught",
-            seen=_("OutOfMemoryError, {where}").format(where=where),
-            expected=_("a number"),
-        )
+        seen = _("OutOfMemoryError, {where}").format(where=where)
+        judge.no("not-caught", seen=seen, expected=_("a number"))
     for diagnosis in ("result-kept", "held-by-error", "not-collected"):
         if diagnosis in card.left_over:
             seen = _("still there at the next try, {where}").format(where=where)
@@ -95,15 +90,14 @@ def _check_search(answer, judge, most, start, limit):
     while batch <= limit and (not doubled or doubled[-1] <= most):
         doubled.append(batch)
         batch *= 2
-    judge.expect(_("first tries, {where}").format(where=where), card.tried[: len(doubled)], doubled)
-    wasted = [b for i, b in enumerate(card.tried) if b in card.tried[:i] or b > limit]
+    tried = card.tried
+    judge.expect(_("first tries, {where}").format(where=where), tried[: len(doubled)], doubled)
+    wasted = [b for i, b in enumerate(tried) if b in tried[:i] or b > limit]
     judge.expect(_("batches tried again, or above the limit, {where}").format(where=where), wasted, [])
     gap = min(doubled[-1] if doubled else start, limit + 1)
     allowed = len(doubled) + 1 + math.ceil(math.log2(max(gap, 2)))
-    if len(card.tried) > allowed:
-        seen = _("{n_tried} tries, {where}: {tried}").format(
-            n_tried=len(card.tried), where=where, tried=card.tried
-        )
+    if (n := len(tried)) > allowed:
+        seen = _("{n_tried} tries, {where}: {tried}").format(n_tried=n, where=where, tried=tried)
         judge.no(seen=seen, expected=_("at most {allowed}").format(allowed=allowed))
 
 

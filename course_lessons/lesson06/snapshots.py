@@ -1,8 +1,4 @@
-"""Memory snapshots: what was allocated and freed when, and by which line of the program.
-
-``torch.cuda.memory._record_memory_history`` and ``_dump_snapshot`` create them; ``torch.sim.memory`` does the
-same for the simulated device.
-"""
+"""Snapshots of ``torch.cuda.memory``, ``torch.sim.memory``: what was allocated when, and by which line."""
 
 from __future__ import annotations
 
@@ -83,12 +79,8 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str =
     layers = [(line, curves[line]) for line in curves if line in thick]
     rest = [curves[line] for line in curves if line not in thick]
     if max(others := _elementwise_sum(rest), default=0) > peak / 100:
-        layers.append(
-            (
-                ngettext("{n_rest} other line", "{n_rest} other lines", len(rest)).format(n_rest=len(rest)),
-                others,
-            )
-        )
+        name = ngettext("{n_rest} other line", "{n_rest} other lines", len(rest)).format(n_rest=len(rest))
+        layers.append((name, others))
     size, unit = scale(peak)
     fig, ax = plt.subplots(figsize=(8.8, 3.9), layout="constrained")
     heights = [[value / size for value in curve] for _, curve in layers]
@@ -109,12 +101,8 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str =
         _("{line} up to {max_curve}").format(line=line, max_curve=amount(max(curve), "B"))
         for line, curve in layers
     )
-    present(
-        fig,
-        _("Memory over {ends} events, at most {peak}, by line: {each}.").format(
-            ends=ends, peak=amount(peak, "B"), each=each
-        ),
-    )
+    said = _("Memory over {ends} events, at most {peak}, by line: {each}.")
+    present(fig, said.format(ends=ends, peak=amount(peak, "B"), each=each))
 
 
 def _step_starts(blocks: list[dict[str, Any]], function: str) -> list[int]:
