@@ -1,4 +1,4 @@
-"""One message a step."""
+"""One message per step."""
 
 import torch
 from torch import nn
@@ -38,10 +38,7 @@ _CASES = (
 
 
 def _run_rank(dist, call, sizes):
-    """Run one step on one rank, with gradients left over; return what was counted, and the weights.
-
-    The learner reads the keys.
-    """
+    """Run one step with gradients left over; return what was counted, in words for the learner."""
     torch.manual_seed(0)
     net, rank = nn.Linear(6, 3), dist.get_rank()
     model = cluster.DistributedDataParallel(net, dist)
@@ -76,7 +73,6 @@ def _run_rank(dist, call, sizes):
 
 
 _TERM, _SHARE = "(loss_fn(model(x), y) * len(x) / rows)", " * len(x) / rows"
-_LAST = "add_gradient(*parts[-1])"
 _MISTAKES = {
     "every-part": {"with model.no_sync():": "if True:"},
     "forward-outside": {
@@ -85,7 +81,7 @@ _MISTAKES = {
         "model.require_backward_grad_sync = True",
         "with model.no_sync():": "if True:",
     },
-    "never-sends": {_LAST: f"    {_LAST}"},
+    "never-sends": {"add_gradient(*parts[-1])": "    add_gradient(*parts[-1])"},
     "all-at-once": {
         f"{_TERM}.backward()": f"losses.append({_TERM})",
         "with model.no_sync():": "losses = []\nif True:",
@@ -96,15 +92,14 @@ _MISTAKES = {
 
 EXERCISE = Exercise(
     id="05.accumulate",
-    title="One message a step",
+    title="One message per step",
     level=2,
     minutes=12,
     task="""
-Write `accumulate(model, parts, loss_fn, optimizer)`: one training step of a DDP model whose batch comes in
-parts, a list of pairs `(x, y)` of different sizes. `loss_fn` gives the mean over a part; all ranks have
-equally many rows in all. Afterwards the weights are those after one step with the whole batch, and the
-gradients have crossed the network once. Gradients may be left over from before. Keep the memory of one part:
-one forward and one backward pass for each.
+Write `accumulate(model, parts, loss_fn, optimizer)`, one training step of a DDP model. The batch comes in
+`parts`, a list of pairs `(x, y)` of different sizes. All ranks have equally many rows in all, and `loss_fn`
+gives the mean over a part. Afterwards the weights are those after one step with the whole batch, and the
+gradients were sent once. Gradients may be left over from before. Have one part in memory at a time.
 """,
     hints=(
         "After each part, ask what has to travel. Can another rank do anything with the gradients of the "
@@ -150,7 +145,6 @@ cluster.run(two_passes, ranks=2)
         "through `model` itself, outside `no_sync`.",
         "all-at-once": "More than one part is in memory at a time. A part's activations go in its backward "
         "pass, so make that before the next part's forward pass.",
-        "unweighted": "Each part counts the same here. A small part's rows then weigh more than a large "
-        "one's.",
+        "unweighted": "Each part counts the same here, so a row of a small part weighs more than the others.",
     },
 )

@@ -57,9 +57,8 @@ def _compared_value(got, state, model):
     sources = {}
     for key, value in got.items():
         itself = [name for name, kept in state.items() if kept is value]
-        copies = [
-            _("a copy of {name}").format(name=name) for name, kept in state.items() if same(value, kept)
-        ]
+        equal = [name for name, kept in state.items() if same(value, kept)]
+        copies = [_("a copy of {name}").format(name=name) for name in equal]
         sources[key] = [*itself, *copies, _("no tensor of the checkpoint")][0]
     return sources
 
@@ -100,20 +99,19 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-A checkpoint was saved while the model was wrapped: by DDP, which puts `module.` before each key, by
-`torch.compile`, which puts `_orig_mod.` there, by both, in either order, or by neither. Write
-`rescue(state, model)`: a dict with the keys of `model.state_dict()` and the tensors of `state`, not copies of
-them. `state` stays as it is, and `model` is not wrapped. Some models have a child that is really called
-`module`. Where the keys of both differ in any other way, raise `ValueError`.
+When a checkpoint was saved, the model may have been wrapped. DDP puts `module.` before each key, and
+`torch.compile` puts `_orig_mod.` there. Both may have wrapped it, in either order. Write
+`rescue(state, model)`. It returns a dict with the keys of `model.state_dict()` and the tensors of `state`
+themselves, and leaves `state` as it is. `model` isn't wrapped, but it may have a child that is really called
+`module`. If the keys differ in any other way, raise `ValueError`.
 """,
     hints=(
         "Ask which keys you want, and who knows them. The checkpoint's keys alone can't tell you where a "
         "prefix ends, because a model may have a child that's really called `module`. So look at both sides "
         "before you cut anything off.",
-        "A wrapper puts the same text before every key. So there are only five prefixes that `state` can "
-        "have, and one of them is the empty text. You can go the other way, and put a prefix before each "
-        "key that the model wants. If the two sets of keys are equal, you know under which key each tensor "
-        "is. If no prefix fits, the checkpoint belongs to another model.",
+        "A wrapper puts the same text before every key, so `state` can only have five prefixes. One of them "
+        "is the empty text. Put a prefix before each key that the model wants. If the two sets of keys are "
+        "equal, you've found it. If no prefix fits, the checkpoint belongs to another model.",
         """Here the same idea finds out which ending the files of a folder have:
 
 ```python

@@ -43,12 +43,6 @@ def _tensor_of_rank(shape, dtype, rank):
     return (torch.arange(math.prod(shape)) + 1).mul(10**rank).view(shape).to(dtype)
 
 
-def _check_answer(answer, judge):
-    """Check the answer on each ring of ``_RINGS``."""
-    for ring in _RINGS:
-        _check_ring(answer, judge, *ring)
-
-
 def _check_ring(answer, judge, shape, ranks, dtype):
     """Check result, collectives, waits, bytes and number of messages on ``ranks`` simulated ranks."""
     asked = set()
@@ -77,12 +71,8 @@ def _check_ring(answer, judge, shape, ranks, dtype):
     half_way = (right.sum(0) == 1).all() and right.any(1).all()
     diagnosis = "half-way" if half_way else "wrong-value"
     for rank, result in enumerate(run.results):
-        judge.expect(
-            _("x on rank {rank} of {where}").format(rank=rank, where=where),
-            result,
-            total,
-            diagnosis,
-        )
+        what = _("x on rank {rank} of {where}").format(rank=rank, where=where)
+        judge.expect(what, result, total, diagnosis)
     most = 2 * (ranks - 1)
     limit = most * math.ceil(math.prod(shape) / ranks) * dtype.itemsize
     if max(run.sent) > limit:
@@ -99,42 +89,45 @@ EXERCISE = Exercise(
     level=3,
     minutes=25,
     task="""
-Through rank 0 one link carries everything while the others are idle. There is a way in which every link
-carries *less than two* gradients, however many ranks there are. Find it.
-
-Write `ring_all_reduce(x, dist)`. Afterwards `x` holds, on each of the n ranks, the sum over all of them, in
-place. It is contiguous and has any shape; n may be 1, and need not divide its size. You may use `dist.send`,
+Write `ring_all_reduce(x, dist)`. Afterwards `x` holds, in place and on each of the n ranks, the sum over all
+ranks. It is contiguous and has any shape; n may be 1, and need not divide its size. You may use `dist.send`,
 `recv`, `isend` and `irecv`, and no collective.
 
-The target, however many ranks there are: at most **2 (n - 1) messages** in a chain where each waits for the
-one before, and from each rank at most **2 (n - 1) pieces** of `math.ceil(x.numel() / n)` numbers. Messages on
-one link wait for each other, so go in rounds. `send` waits until its message is received; `isend` and `irecv`
-return at once, and are done when `wait()` of what they returned has returned. The cell below your answer
-draws it.
+However many ranks there are, each may send at most **2 (n - 1) pieces** of `math.ceil(x.numel() / n)`
+numbers. That's less than two gradients. And at most **2 (n - 1) messages** may wait for one another.
+
+A way in: take a pencil and three ranks. `x.view(-1).tensor_split(3)` cuts `x` into three pieces, which are
+views of `x`. Go in rounds like the one above. In each, every rank sends one piece and receives another. What
+does a rank do with the piece that it receives, and which does it send next? The cell below your answer draws
+what your function does.
 """,
     hints=(
-        "How could all links be busy at the same time? Cut `x` into n pieces with "
-        "`x.view(-1).tensor_split(n)`, which gives you views. In each round, every rank sends one piece to "
-        "its right neighbour and receives one from its left.",
+        "Follow a single piece. It leaves one rank, and each rank that it comes to adds its own numbers. How "
+        "many rounds does it take until the sum is complete? In the same rounds, every other rank can start "
+        "another piece, so all links are busy.",
         "There are two halves. In the first n - 1 rounds you add what comes in. In round s, rank r sends "
         "piece r - s and receives piece r - s - 1, both modulo n. Then each rank has one complete piece. "
         "What should happen to the complete pieces in the next n - 1 rounds?",
-        """This is one safe round, in which each of three ranks learns its left neighbour's number:
+        """Here two rounds tell each of three ranks the largest number:
 
 ```python
 from simgpu import cluster
 
-def ask_left(dist):
+def largest(dist):
     rank, theirs = dist.get_rank(), torch.empty(1)
-    sending = dist.isend(torch.tensor([10.0 * rank]), (rank + 1) % 3)
-    dist.recv(theirs, (rank - 1) % 3)
-    sending.wait()  # on ranks 0, 1 and 2, `theirs` is now 20, 0 and 10
+    best = torch.tensor([[4.0, 9.0, 2.0][rank]])
+    for _ in range(2):
+        sending = dist.isend(best, (rank + 1) % 3)
+        dist.recv(theirs, (rank - 1) % 3)
+        sending.wait()
+        best = torch.maximum(best, theirs)
+    return best.item()  # 9.0 on each
 
-cluster.run(ask_left, ranks=3)
+cluster.run(largest, ranks=3)
 ```""",
     ),
     reference=ring_all_reduce,
-    check_answer=_check_answer,
+    check_answer=lambda answer, judge: [_check_ring(answer, judge, *ring) for ring in _RINGS],
     may_change=True,
     why="A rank sends less than twice the tensor, whether there are 4 ranks or 4000, and that's why large "
     "clusters can train at all. NCCL and gloo use rings too, and trees where the tensors are small and the "

@@ -73,7 +73,7 @@ EXERCISE = Exercise(
     task="""
 `unhang(model, batches, dist, log)` is to return, on every rank, the mean loss of all rows of all ranks, as a
 Python number, and to log it once, from rank 0. The ranks may have different numbers of batches, of different
-sizes, and a rank may have none at all; no row is left out. The code in the cell hangs, for two reasons. Mend
+sizes, and a rank may have none at all; no row is left out. The code in the cell hangs, for two reasons. Fix
 both.
 """,
     hints=(
