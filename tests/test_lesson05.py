@@ -78,7 +78,7 @@ def test_a_check_on_the_cluster_leaves_the_number_of_threads():
     assert torch.get_num_threads() == before
 
 
-def test_the_code_to_mend_in_the_notebook_has_both_faults():
+def test_the_code_to_fix_in_the_notebook_has_both_faults():
     cells = nbformat.read(ROOT / "notebooks" / "05_several_gpus.ipynb", as_version=4).cells
     (source,) = (c.source for c in cells if "def unhang(" in c.source)
     lines = [line for line in source.splitlines() if "return todo()" not in line]
@@ -272,6 +272,20 @@ def test_lanes_of_real_ranks_part_computing_from_communicating(shown):
         alt = shown[-1][1]
         assert "rank 0 computes 75% and communicates 50%" in alt
         assert "rank 1 computes 50% and communicates 25%" in alt
+
+
+def test_the_shared_rows_are_those_of_the_sampler(shown):
+    in_drawings.shared_rows(rows=10, ranks=3, epochs=2)
+    fig, alt = shown[0]
+    assert "epoch 1: 5, 6, 1, 2, 0, 8, 9, 3, 7, 4, 5, 6. The last 2 repeat the first." in alt
+    assert texts(fig).split()[:4] == ["4", "1", "7", "5"]
+
+
+def test_a_restart_begins_with_the_epoch_after_the_checkpoint(shown):
+    in_drawings.restarted(epochs=3, killed_in=2, part=0.5)
+    fig, alt = shown[0]
+    assert "dies in epoch 2" in alt
+    assert texts(fig).split()[1::2] == ["1", "2", "3", "1", "2", "3"]
 
 
 def test_buckets_fill_from_the_last_layer():

@@ -1,4 +1,4 @@
-"""Drawings of lesson 05: timelines of ranks, ring all_reduce, and DDP's buckets."""
+"""Drawings of lesson 05: timelines of ranks, rows by rank, a restart, ring all_reduce, and DDP's buckets."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from torch.utils.data.distributed import DistributedSampler
 
 from course_language import _
 from course_lessons.shared.traces import Trace
@@ -138,6 +139,93 @@ def _draw_label(ax: Axes, text: str, x: float, y: float) -> None:
     """Draw a text on a light background, centred."""
     box = {"facecolor": "#fdfdfb", "edgecolor": "none", "alpha": 0.85, "pad": 1.2}
     ax.text(x, y, text, ha="center", va="center", fontsize=8.5, bbox=box)
+
+
+def shared_rows(rows: int, ranks: int, epochs: int) -> None:
+    """Draw which rank reads which row in each epoch, as `DistributedSampler` shares them with seed 0."""
+    fig, axes = plt.subplots(
+        epochs, 1, figsize=(8.8, 0.95 * epochs + 0.6), layout="constrained", squeeze=False
+    )
+    orders, repeated = [], 0
+    for epoch, ax in enumerate(axes.flat):
+        samplers = [DistributedSampler(range(rows), ranks, rank, seed=0) for rank in range(ranks)]
+        for sampler in samplers:
+            sampler.set_epoch(epoch)
+        order = [row for turn in zip(*samplers, strict=True) for row in turn]
+        repeated = len(order) - rows
+        for place, row in enumerate(order):
+            rank = place % ranks
+            look = {"facecolor": COLOURS[rank], "edgecolor": "white", "hatch": "////" * (place >= rows)}
+            ax.add_patch(Rectangle((place + 0.04, 0), 0.92, 1, linewidth=0.5, **look))
+            _draw_label(ax, str(row), place + 0.5, 0.5)
+        ax.set(xlim=(0, len(order)), ylim=(0, 1), xticks=[], yticks=[0.5])
+        ax.set_yticklabels([_("epoch {epoch}").format(epoch=epoch)])
+        ax.tick_params(length=0)
+        ax.grid(visible=False)
+        ax.spines[:].set_visible(False)
+        orders.append(", ".join(map(str, order)))
+    looks = [Rectangle((0, 0), 1, 1, facecolor=COLOURS[rank]) for rank in range(ranks)]
+    words = [_("rank {rank}").format(rank=rank) for rank in range(ranks)]
+    if repeated:
+        looks.append(Rectangle((0, 0), 1, 1, facecolor="#d0d0cc", edgecolor="white", hatch="////"))
+        words.append(_("comes a second time"))
+    fig.legend(looks, words, loc="outside upper center", ncols=ranks + 1)
+    listed = "; ".join(_("epoch {epoch}").format(epoch=n) + ": " + order for n, order in enumerate(orders))
+    present(
+        fig,
+        _(
+            "Row numbers in a random order, shared out in turn to {ranks} ranks. {listed}. "
+            "The last {repeated} repeat the first."
+        ).format(ranks=ranks, listed=listed, repeated=repeated),
+    )
+
+
+def restarted(epochs: int, killed_in: int, part: float) -> None:
+    """Draw an undisturbed training and one that died: what was saved, what was lost, what was done again.
+
+    Parameters
+    ----------
+    epochs
+        The length of both trainings; each saves after every epoch.
+    killed_in, part
+        The epoch in which a rank died, from 1 on, and how much of it had been done, from 0 to 1.
+    """
+    fig, ax = plt.subplots(figsize=(8.8, 2.7), layout="constrained")
+    lanes = [[(n, 1.0) for n in range(epochs)]]
+    lanes.append([*[(n, 1.0) for n in range(killed_in - 1)], (killed_in - 1, part)])
+    lanes.append([(n, 1.0) for n in range(killed_in - 1, epochs)])
+    for lane, bars in enumerate(lanes):
+        for start, length in bars:
+            lost = length < 1
+            look = {"facecolor": "#d0d0cc" if lost else BLUE, "edgecolor": "white", "hatch": "////" * lost}
+            ax.add_patch(Rectangle((start + 0.01, lane - 0.3), length - 0.02, 0.6, linewidth=0.5, **look))
+            if not lost:
+                _draw_label(ax, _("epoch {epoch}").format(epoch=start + 1), start + 0.5, lane)
+                ax.plot(start + 1, lane, "D", color=ORANGE, markersize=8, clip_on=False, zorder=4)
+    dies = killed_in - 1 + part
+    ax.plot(dies, 1, "X", color="#c0392b", markersize=13, markeredgecolor="white", zorder=5)
+    from_file = {"arrowstyle": "->", "color": ORANGE, "linewidth": 1.8, "connectionstyle": "arc3,rad=0.3"}
+    ax.annotate("", (killed_in - 1 - 0.01, 1.95), (killed_in - 1 - 0.01, 1.1), arrowprops=from_file)
+    ax.set(xlim=(0, epochs + 0.06), ylim=(2.5, -0.5), xticks=[])
+    ax.set_yticks(range(3), [_("undisturbed"), _("killed"), _("started again")])
+    ax.tick_params(length=0)
+    ax.grid(visible=False)
+    ax.spines[:].set_visible(False)
+    looks = [
+        plt.Line2D([], [], marker="D", color=ORANGE, linestyle="", markersize=8),
+        plt.Line2D([], [], marker="X", color="#c0392b", linestyle="", markersize=11),
+        Rectangle((0, 0), 1, 1, facecolor="#d0d0cc", edgecolor="white", hatch="////"),
+    ]
+    words = [_("checkpoint"), _("rank 1 dies"), _("lost, done again")]
+    fig.legend(looks, words, loc="outside upper center", ncols=3)
+    present(
+        fig,
+        _(
+            "An undisturbed training of {epochs} epochs with a checkpoint after each. In the other, a rank "
+            "dies in epoch {killed}. What was done of that epoch is lost, and the training goes on from the "
+            "checkpoint before it."
+        ).format(epochs=epochs, killed=killed_in),
+    )
 
 
 def chunks(run: Run) -> None:

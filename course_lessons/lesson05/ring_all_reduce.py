@@ -94,7 +94,8 @@ ranks. It is contiguous and has any shape; n may be 1, and need not divide its s
 `recv`, `isend` and `irecv`, and no collective.
 
 However many ranks there are, each may send at most **2 (n - 1) pieces** of `math.ceil(x.numel() / n)`
-numbers. That's less than two gradients. And at most **2 (n - 1) messages** may wait for one another.
+numbers. For a large tensor that's less than two gradients. And at most **2 (n - 1) messages** may stand in a
+chain where each waits for the one before.
 
 A way in: take a pencil and three ranks. `x.view(-1).tensor_split(3)` cuts `x` into three pieces, which are
 views of `x`. Go in rounds like the one above. In each, every rank sends one piece and receives another. What
