@@ -97,9 +97,10 @@ EXERCISE = Exercise(
     minutes=12,
     task="""
 Write `accumulate(model, parts, loss_fn, optimizer)`, one training step of a DDP model. The batch comes in
-`parts`, a list of pairs `(x, y)` of different sizes. All ranks have equally many rows in all, and `loss_fn`
-gives the mean over a part. Afterwards the weights are those after one step with the whole batch, and the
-gradients were sent once. Gradients may be left over from before. Have one part in memory at a time.
+`parts`, a list of pairs `(x, y)` of different sizes. Ranks have equally many rows in all, and `loss_fn` gives
+the mean over a part. Afterwards the weights are those after one step with the whole batch, and the gradients
+were sent once. Gradients may be left over from before. Run each part forward and backward once, with one part
+in memory at a time.
 """,
     hints=(
         "After each part, ask what has to travel. Can another rank do anything with the gradients of the "
