@@ -68,8 +68,7 @@ NO_ENTRY = {
     "a maker's name": "AMD NVIDIA ARM",
     "the name of a product, which the sentence says": "EPYC RTX MI300X MI100 GB200 NVL72",
     "the name of a model that somebody published": "GPT BERT ResNet LLM",
-    "the name of a program, with a link or what it does beside it": "TraceLens DCGM "
-    "CUPTI",
+    "the name of a program, with a link or what it does beside it": "TraceLens DCGM CUPTI",
     "the name of a schedule, which the sentence describes": "GPipe",
     "a person": "LeCun",
     "a multiple of FLOP": "TFLOP",

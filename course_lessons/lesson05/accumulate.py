@@ -99,8 +99,7 @@ EXERCISE = Exercise(
 Write `accumulate(model, parts, loss_fn, optimizer)`, one training step of a DDP model. The batch comes in
 `parts`, a list of pairs `(x, y)` of different sizes. Ranks have equally many rows in all, and `loss_fn` gives
 the mean over a part. Afterwards the weights are those after one step with the whole batch, and the gradients
-were sent once. Gradients may be left over from before. Run each part forward and backward once, with one part
-in memory at a time.
+were sent once. Old gradients may be left over. Run each part forward and backward once, one after the other.
 """,
     hints=(
         "After each part, ask what has to travel. Can another rank do anything with the gradients of the "
