@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 import simgpu
 from course_language import _
-from course_lessons.lesson09.checking import Counter, candidates, numbered
+from course_lessons.lesson09.checking import Counter, candidates, find_crops, numbered
 from course_lessons.shared import memory
 from course_lessons.shared.checking import Operations
 from course_utils.exercises import Exercise
@@ -42,7 +42,7 @@ def _check_answer(answer, judge):
             got = judge.is_a(answer(images, pad, flip), Tensor, _("a tensor"))
             form, wanted = (f"{tuple(t.shape)}, {t.dtype}" for t in (got, images))
             judge.expect("shape and dtype", form, wanted)
-            calls.append(_find_crops(crops, got, judge))
+            calls.append(find_crops(crops, got, judge))
         judge.expect(_("the seed afterwards"), torch.initial_seed(), seed)
         _judge_frequencies(calls, pad, flip, judge)
     few, many = Counter(), Counter()
@@ -67,22 +67,6 @@ def _check_answer(answer, judge):
         judge.expect(_("copies to the device"), len(counters.copies), 0, "made-on-the-host")
 
 
-def _find_crops(crops, got, judge):
-    """Return for each image its offset down, its offset to the right, and whether it is mirrored.
-
-    ``crops`` are all possible crops of the images. Refuses an image that is none of them.
-    """
-    hits = (crops == got).flatten(3).all(3).flatten(0, 1)
-    for first in (~hits.any(0)).nonzero().flatten().tolist():
-        seen = _("image {first}: {got} (rows and columns, numbered from 1)").format(
-            first=first, got=got[first, :2].tolist()
-        )
-        judge.no(seen=seen, expected=_("a window of the image with a border of zeros"))
-    which = hits.float().argmax(0)
-    side = math.isqrt(len(crops))
-    return which // 2 // side, which // 2 % side, which % 2 == 1
-
-
 def _judge_frequencies(calls, pad, flip, judge):
     """Judge whether offsets and mirroring in two calls have the right frequencies and are independent."""
     side = 2 * pad + 1
@@ -91,11 +75,8 @@ def _judge_frequencies(calls, pad, flip, judge):
         share = float(hits.float().mean())
         most = 6 * math.sqrt(chance * (1 - chance) / len(hits)) + 1e-9
         if abs(share - chance) > most or (chance and not share):
-            judge.no(
-                diagnosis,
-                seen=f"{share:.0%} {what}",
-                expected=_("about {chance:.0%}").format(chance=chance),
-            )
+            about = _("about {chance:.0%}").format(chance=chance)
+            judge.no(diagnosis, seen=f"{share:.0%} {what}", expected=about)
 
     for top, left, mirrored in calls:
         place = top * side + left
@@ -107,26 +88,16 @@ def _judge_frequencies(calls, pad, flip, judge):
         judge_share(mirrored, flip, "mirrored", "one-coin" if one_coin else "wrong-value")
         for way, place in (("down", top), (_("to the right"), left)):
             for at in range(side):
-                judge_share(
-                    mirrored[place == at],
-                    flip,
-                    _("mirrored of those cut {at} {way}").format(at=at, way=way),
-                )
-    again = (1 / side, 1 / side, flip**2 + (1 - flip) ** 2)
+                what = _("mirrored of those cut {at} {way}").format(at=at, way=way)
+                judge_share(mirrored[place == at], flip, what)
+    chances = (1 / side, 1 / side, flip**2 + (1 - flip) ** 2)
     names = ("down", _("to the right"), "mirrored")
-    for first, second, chance, what in zip(*calls, again, names, strict=True):
-        judge_share(
-            first == second,
-            chance,
-            _("in a second call as in the first ({what})").format(what=what),
-        )
+    for first, second, chance, what in zip(*calls, chances, names, strict=True):
+        again = _("in a second call as in the first ({what})").format(what=what)
+        judge_share(first == second, chance, again)
         for apart in (1, len(second) // 2):
-            same = second[apart:] == second[:-apart]
-            judge_share(
-                same,
-                chance,
-                _("as the image {apart} before in the batch ({what})").format(apart=apart, what=what),
-            )
+            before = _("as the image {apart} before in the batch ({what})").format(apart=apart, what=what)
+            judge_share(second[apart:] == second[:-apart], chance, before)
 
 
 EXERCISE = Exercise(
@@ -135,10 +106,12 @@ EXERCISE = Exercise(
     level=3,
     minutes=20,
     task="""
-Write `crop_flip(images, pad, flip)`: for a batch `(n, channels, height, width)` on any device, of any dtype,
-put a border of `pad` zeros around each image, cut a window of the old size out of it at a random place, and
-mirror it left to right with probability `flip`. **Each image** has a place and a coin of its own, all places
-are equally likely, and shape and dtype stay. No loop over images, and nothing that makes the host wait.
+Write `crop_flip(images, pad, flip)`. It takes a batch of images, `(n, channels, height, width)`, on any
+device and of any dtype. It puts a border of `pad` zeros around each image, cuts a window of the old size out
+of it at a random place, and mirrors that left to right with probability `flip`. Return the new batch, on the
+same device and with the same shape and dtype. **Each image** gets a place and a coin of its own, and all
+places are equally likely. Don't loop over images, don't let the host wait for the device, and copy nothing
+to it.
 """,
     hints=(
         "Pad the images first. How many windows of the old size does one padded image then hold? "

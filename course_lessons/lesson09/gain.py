@@ -20,11 +20,9 @@ def gain(old, new, rounds, clock):
     ratios = []
     for turn in range(rounds):
         if turn % 2 == 0:
-            before = timed(old)
-            after = timed(new)
+            before, after = timed(old), timed(new)
         else:
-            after = timed(new)
-            before = timed(old)
+            after, before = timed(new), timed(old)
         ratios.append(before / after)
     return tuple(statistics.quantiles(ratios, n=4, method="inclusive"))
 
@@ -70,10 +68,8 @@ def _random_case(rng):
 
 def _format_value(looked):
     """Return a compared value, ``(calls, quartiles)``, as text."""
-    calls, numbers = looked
-    return _("{numbers} (calls: {calls})").format(
-        numbers=", ".join(f"{number:.4g}" for number in numbers), calls=" ".join(calls)
-    )
+    numbers = ", ".join(f"{number:.4g}" for number in looked[1])
+    return _("{numbers} (calls: {calls})").format(numbers=numbers, calls=" ".join(looked[0]))
 
 
 _QUARTILES = 'statistics.quantiles(ratios, n=4, method="inclusive")'
@@ -99,12 +95,12 @@ EXERCISE = Exercise(
     level=2,
     minutes=12,
     task="""
-Write `gain(old, new, rounds, clock)`, the ledger's own measurement. `old()` and `new()` run the two loops for
-equally many images; `clock()` returns seconds. Warm both up with one call each that is not timed, the old one
-first. Then come `rounds` rounds. In each, time one call of each; the old loop begins the first round, the new
-one the second, and so on in turns. A round gives one number: how many times as fast the new loop was. Return
-**(lower quartile, median, upper quartile)** of these numbers, as `statistics.quantiles(numbers, n=4,
-method="inclusive")` gives them.
+Write `gain(old, new, rounds, clock)`, which measures like the ledger. `old()` and `new()` run the two loops
+for equally many images, and `clock()` returns the time in seconds. First warm up: call `old()` once, then
+`new()` once, and time neither. Then come `rounds` rounds. In each, time one call of each loop. The old loop
+begins the first round, the new one the second, and so on in turns. Each round gives you one number, which
+says how many times as fast the new loop was. Return **(lower quartile, median, upper quartile)** of these
+numbers, as `statistics.quantiles(numbers, n=4, method="inclusive")` gives them.
 """,
     hints=(
         "Suppose another program slows the machine down for a minute. How do you keep that out of the "
@@ -134,24 +130,20 @@ print(statistics.quantiles(drifts, n=4, method="inclusive"))  # [1.5, 2.0, 2.0]
         ],
         known_mistakes_of(gain, _MISTAKES),
         read=lambda judge, got: [judge.number(n) for n in judge.listed(got, _("three numbers"))],
-        look=lambda got, old, new, rounds, clock: (clock.__self__.calls, got),
+        look=lambda got, *case: (case[3].__self__.calls, got),
         draw=_random_case,
-        situation=lambda old, new, rounds, clock: _(
-            "{rounds} rounds on a machine that others use too"
-        ).format(rounds=rounds),
+        situation=lambda *case: _("{rounds} rounds on a machine that others use too").format(rounds=case[2]),
         shown=_format_value,
     ),
     why="Each round compares two neighbours, so slow minutes cancel, and swapping cancels what the first "
     "call of a pair does to the second. The quartiles say whether the median means anything.",
     diagnoses={
-        "no-warm-up": "The first call of each loop is slow (libraries load, memory is fetched). It must not "
-        "be timed.",
+        "no-warm-up": "The first call of each loop is slow, because libraries load. It must not be timed.",
         "in-blocks": "You run all rounds of one loop, and then those of the other. If the machine gets "
         "slower in between, one of them is blamed for it.",
         "same-order": "The same loop began every round. What the first call leaves behind, such as heat and "
         "a full cache, always meets the other.",
-        "upside-down": "That is the new loop's time over the old one's: below 1 where the new loop is "
-        "faster.",
+        "upside-down": "That is the new loop's time over the old one's. Below 1, the new loop was faster.",
         "ratio-of-medians": "You compared the middle of one list with the middle of the other. They may be "
         "from different rounds, and so from a quiet minute and a busy one.",
     },

@@ -37,10 +37,11 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `learning_rate(step, steps, peak, warm)`: the rate of step `step`, counted from 0, in a training of
-`steps` steps. It rises by equal amounts: it would be 0 just *before* the first step, and is `peak` in the
-last of the `warm` steps of warm-up. Then it falls by equal amounts: it would be 0 just *after* the last step.
-No step has rate 0, and only one has `peak`. `warm` lies between 1 and `steps`.
+Write `learning_rate(step, steps, peak, warm)`. It returns the learning rate of step `step`, in a training of
+`steps` steps that are counted from 0. The first `warm` steps are the warm-up, and there the rate rises by
+equal amounts. It would be 0 just *before* the first step, and it's `peak` in the last step of the warm-up.
+After that it falls by equal amounts, and it would be 0 just *after* the last step. So no step has rate 0,
+and only one has `peak`. `warm` lies between 1 and `steps`.
 """,
     hints=(
         "Draw the rates for 10 steps, 3 of them for warm-up. The first three are 1/3, 2/3 and 3/3 of the "

@@ -85,8 +85,8 @@ EXERCISE = Exercise(
     task="""
 Write `time_to_target(runs, target)`. Each run is a list of `(seconds, accuracy)`, one pair for each
 evaluation, in order of time. A run has reached the target at its *first* evaluation with at least that
-accuracy. Return the median over **all** runs of the seconds until then. A run that never gets there takes
-longer than any other: count it as `math.inf`.
+accuracy. For each run, take the seconds until then. A run that never gets there takes longer than any other,
+so count it as `math.inf`. Return the median over **all** runs.
 """,
     hints=(
         "What happens to the median if you leave the failures out? A recipe that fails nine times in ten "

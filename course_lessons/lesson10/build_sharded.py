@@ -34,9 +34,8 @@ class _Layer(nn.Module):
     def reset_parameters(self):
         """Set weight and buffer to known values; ``ready`` tells whether that was done off meta."""
         self.ready = not self.weight.is_meta
-        with torch.no_grad():
-            self.weight.fill_(0.5)
-            self.scale.fill_(2.0)
+        self.weight.data.fill_(0.5)
+        self.scale.fill_(2.0)
 
 
 class _Net(nn.Module):
@@ -56,8 +55,7 @@ def _layers_of(module):
 
 
 def _check_answer(answer, judge):
-    """Check networks of two and three blocks, and another device than the CPU."""
-    for blocks, device in ((2, "cpu"), (3, "cpu"), (2, "meta")):
+    for blocks, device in ((2, "cpu"), (3, "cpu"), (2, "meta")):  # meta stands for another device
         _check_net(answer, judge, blocks, device)
 
 
@@ -86,11 +84,8 @@ def _check_net(answer, judge, blocks, device):
             judge.no(seen=_("tensors on the host"), expected=_("all on `device`"))
         return
     if whole_layer_notes:
-        judge.no(
-            "whole-first",
-            seen=_("numbers in whole layers {first_whole}").format(first_whole=whole_layer_notes[0]),
-            expected=_("only shards"),
-        )
+        seen = _("numbers in whole layers {first_whole}").format(first_whole=whole_layer_notes[0])
+        judge.no("whole-first", seen=seen, expected=_("only shards"))
     parts = [*map(_layers_of, net.blocks), [net.first, net.last]]
     part_of = {layer: number for number, part in enumerate(parts) for layer in part}
     mixed = any(len({part_of[layer] for layer in group}) > 1 for group in groups)
@@ -110,30 +105,28 @@ def _check_net(answer, judge, blocks, device):
 
 EXERCISE = Exercise(
     id="10.build_sharded",
-    title="Mend the script that needs the whole model",
+    title="Fix the script that needs the whole model",
     level=2,
     minutes=10,
     task="""
-`build_sharded(make_net, fully_shard, device)` is to make and return a network, and no rank may ever hold more
-of a parameter's numbers than its own shard, on the device or on the host. `make_net()` makes it; `net.blocks`
-are its blocks, and it has layers outside them; each layer has `reset_parameters()`, which sets its parameters
-and its buffers. `fully_shard(module)` stands for PyTorch's. Each block is a group of its own, what is left is
-one more, and at the end all is on `device`, initialised that way. The code in the cell runs out of memory for
-just the model that it is for. Mend it.
+The code in the cell needs the whole model on every rank. Fix it. `build_sharded(make_net, fully_shard,
+device)` returns the network that `make_net()` makes. No rank may ever hold more of a parameter's numbers
+than its own shard, on the device or on the host. The network has blocks, `net.blocks`, and layers outside
+them. With `fully_shard(module)`, which stands for PyTorch's, make each block a group, and what is left one
+more group. At the end all is on `device`, and each layer's `reset_parameters()` has set its parameters and
+its buffers.
 """,
     hints=(
         "At which moment does the whole model hold numbers for the first time? Is it at `make_net()`, or at "
         "`.to(device)`? PyTorch has a device on which tensors have shapes and nothing else.",
-        "Make the network on `meta`, because shapes are enough to shard it. Mind the order of your calls. "
-        "`fully_shard(module)` takes all the layers inside that no earlier call has taken. Afterwards "
-        "`net.to_empty(device=device)` makes room for the shards alone. What stands in that room then? Go "
-        "through `net.modules()`, and remember that not every part has parameters of its own.",
+        "Make the network on `meta`, because shapes are enough to shard it. `fully_shard(module)` takes all "
+        "the layers inside that no earlier call has taken. Then `net.to_empty(device=device)` makes room for "
+        "the shards. What stands in that room? Go through `net.modules()`. Some parts have no parameters.",
         "Here's a small network that comes from `meta` to the CPU, without any sharding.\n"
         """
 ```python
 with torch.device("meta"):
     net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
-print(net[0].weight.device)  # meta
 net.to_empty(device="cpu")
 net[0].reset_parameters()  # before this, they are whatever was in memory
 print([hasattr(part, "reset_parameters") for part in net])  # [True, False]
@@ -148,12 +141,10 @@ print([hasattr(part, "reset_parameters") for part in net])  # [True, False]
     diagnoses={
         "whole-first": "There was a moment when whole layers held numbers, and so on every rank. Make the "
         "network on `meta`, shard it, and only then make room.",
-        "no-root": "The layers outside the blocks were not sharded. The network itself is to be sharded "
-        "too, after its blocks.",
+        "no-root": "The layers outside the blocks were not sharded. After the blocks, shard the net itself.",
         "one-group": "One call took the layers of several groups. The network's own call takes all that no "
         "call before it took, so it comes last; and each block has its own.",
         "still-meta": "Something is still on meta: shapes without numbers.",
-        "not-initialised": "`to_empty` makes room and writes nothing. Every layer's own "
-        "`reset_parameters()` must run after it: it sets the parameters and the buffers.",
+        "not-initialised": "`to_empty` writes nothing. After it, run every layer's own `reset_parameters()`.",
     },
 )

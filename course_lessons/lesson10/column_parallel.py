@@ -95,11 +95,12 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-`x` (..., inputs) is the same on every rank, `weight` (outputs, inputs) and `bias` (outputs) are those of an
-`nn.Linear`. Write `column_parallel(x, weight, bias, dist)`: each rank uses only its own equal share of the
-outputs, rank 0 the first, and returns on every rank what the whole layer gives, with all outputs in their
-order. The number of outputs is a multiple of the number of ranks. What belongs to other ranks is infinite on
-this one. Send outputs, no weights.
+`x` (..., inputs) is the same on every rank, and `weight` (outputs, inputs) and `bias` (outputs) are those of
+an `nn.Linear`. Write `column_parallel(x, weight, bias, dist)`. Each rank computes only its own equal share
+of the outputs, and rank 0 has the first share. Then every rank returns what the whole layer gives, with all
+outputs in their order. The number of outputs is a multiple of the number of ranks. The rows of `weight` and
+the numbers of `bias` that belong to other ranks are infinite on this one, so don't use them. Send outputs,
+no weights.
 """,
     hints=(
         "Each row of `weight` makes one output. If there are 6 outputs on 2 ranks, which rows belong to "

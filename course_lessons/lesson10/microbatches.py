@@ -54,9 +54,10 @@ EXERCISE = Exercise(
     level=1,
     minutes=6,
     task="""
-A pipeline of `stages` equal stages takes a batch as equal micro-batches. Write `microbatches(stages, most)`:
-the smallest number of micro-batches, at least 1, with which each stage is idle for at most the share `most`
-of the step. `most` is above 0 and below 1; sending takes no time.
+A pipeline has `stages` equal stages, and a batch goes through it as equal micro-batches. Write
+`microbatches(stages, most)`. It returns the smallest number of micro-batches, at least 1, with which each
+stage is idle for at most the share `most` of the step. `most` is above 0 and below 1, and sending takes no
+time.
 """,
     hints=(
         "Draw a pipeline of 3 stages with 4 micro-batches. The last stage waits for two turns before its "

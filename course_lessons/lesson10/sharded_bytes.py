@@ -59,12 +59,12 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Adam trains a model in float32; `shapes` lists the shapes of its parameters. Write
-`sharded_bytes(shapes, ranks)`: the pair of the bytes that parameters, gradients and Adam's two moments take
-on rank 0, under DDP and under FSDP. `fully_shard` cuts each of these tensors along its first dimension into
-pieces of equally many rows, rounded up; rank 0 gets a full piece, and the last ranks may get less or nothing.
-Leave out DDP's buckets, Adam's step counters, and what comes and goes, such as the layer that FSDP has
-gathered.
+Adam trains a model in float32, and `shapes` lists the shapes of its parameters. Write `sharded_bytes(shapes,
+ranks)`. It returns a pair of numbers, first for DDP and then for FSDP: the bytes that parameters, gradients
+and Adam's two moments take together on rank 0. `fully_shard` cuts each of these tensors along its first
+dimension, into pieces of equally many rows. That number of rows is rounded up. So rank 0 gets a full piece,
+and the last ranks may get less or nothing. Leave out DDP's buckets and Adam's step counters. Also leave out
+what comes and goes, such as the layer that FSDP has gathered.
 """,
     hints=(
         "For each parameter, training with Adam keeps more than the parameter itself. How many numbers of 4 "
