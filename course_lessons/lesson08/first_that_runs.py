@@ -32,7 +32,7 @@ _BUGS = ValueError(), KeyError(1), KeyboardInterrupt(), AssertionError(), Assert
 
 
 class _Work:
-    """A stand-in for ``work``: raises as ``_REFUSALS`` says, or ``bug``, if given; ``tried`` lists its calls."""
+    """A stand-in for ``work``: raises as ``_REFUSALS`` says, or ``bug``, if any; ``tried`` has its calls."""
 
     def __init__(self, result="result", bug=None):
         self.result, self.bug, self.tried = result, bug, []

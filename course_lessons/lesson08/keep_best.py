@@ -72,7 +72,7 @@ def _compared_value(got, model, train_epoch, *_):
 
 def _make_cases():
     """Yield the arguments of ``keep_best`` for new trainings."""
-    for scores in ([0.2, 0.9, 0.7, 0.8], [-3.0, -1.0, -2.0], [0.1, 0.2, 0.6], [0.9, 0.3, 0.3, 0.9, 0.2]):
+    for scores in ([0.2, 0.9, 0.7, 0.8], [-3.0, -1.0, -2.0], [-2.0, -5.0, -2.0, -4.0], [0.1, 0.2, 0.6]):
         training = _Training(scores)
         yield training.model, training.train_epoch, training.score, len(scores)
 
