@@ -23,7 +23,7 @@ def masked_loss(logits, targets, mask):
 
 
 def _make_case(kept, rows=12, classes=5, nan=()):
-    """Return ``(logits, targets, mask)``: rows in ``kept`` count, other targets are -1; ``nan``: NaN logits."""
+    """Return ``(logits, targets, mask)``: rows in ``kept`` count, other targets are -1; ``nan`` are NaN."""
     generator = torch.Generator().manual_seed(10 * rows + len(kept))
     mask = torch.zeros(rows, dtype=torch.bool)
     mask[list(kept)] = True

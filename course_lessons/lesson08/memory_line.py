@@ -144,7 +144,7 @@ print(round(slope), round(start))  # 32 bytes for each input, and 104 more
         "no-warm-up": "The first step was metered, and the optimiser's state was not there yet.",
         "not-the-peak": "That is what is there after the step, when the activations have gone.",
         "never-reset": "Without a reset a large batch's peak hides those of all smaller ones after it.",
-        "through-zero": "The line goes through zero, but a network without a sample takes memory.",
+        "through-zero": "The line goes through zero, but a network takes memory before its first sample.",
         "keeps-all": "Several networks were alive at once. Let one go before you meter the next.",
     },
 )
