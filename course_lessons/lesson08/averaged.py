@@ -27,11 +27,7 @@ def averaged(states, decay):
 
 
 class _LiveStates:
-    """An iterable of a network's states during training: the same tensors each time, with new values.
-
-    After the last state the training goes on and overwrites all values. ``changed`` tells whether the
-    answer modified a tensor in place.
-    """
+    """A network's states in training: the same tensors each time; ``changed`` if the answer writes to one."""
 
     def __init__(self, dtype, values):
         kind = str(dtype).removeprefix("torch.")
@@ -52,7 +48,7 @@ class _LiveStates:
             versions = [tensor._version for tensor in self.state.values()]
             yield self.state
             self.changed |= versions != [tensor._version for tensor in self.state.values()]
-        self._train(77, 77.0)
+        self._train(77, 77.0)  # the training goes on
 
     def _train(self, step, value):
         """Overwrite the tensors in place, as a training step would."""
@@ -81,12 +77,12 @@ def _mean_of_all(states, decay):
 _FIRST = "value.to(torch.float32, copy=True)"
 _IN_16_BITS = {_FIRST: "value.clone()", "value.float()": "value"}
 _ALL_FLOAT = "return {n: v if v.dtype == torch.int64 else v.float() for n, v in average.items()}"
-_ANEW = {"average[name].lerp_(": "average[name] = average[name].float().lerp("}
+_NEW_TENSOR = {"average[name].lerp_(": "average[name] = average[name].float().lerp("}
 _MISTAKES = {
     "in-16-bits": _IN_16_BITS,
     "rounds-each": {**_IN_16_BITS, "return average": _ALL_FLOAT},
     "plain-mean": _mean_of_all,
-    "alias": ({_FIRST: "value.float()"}, {_FIRST: "value", **_ANEW}),
+    "alias": ({_FIRST: "value.float()"}, {_FIRST: "value", **_NEW_TENSOR}),
     "averages-counter": {"not value.is_floating_point()": "False"},
 }
 
@@ -142,13 +138,11 @@ print(smooth)  # 3.71
         situation=lambda states, decay: _("{text}, decay {decay}").format(text=states.text, decay=decay),
     ),
     why="In 16 bits, one update of a slow average is smaller than half the gap between two numbers, so the "
-    "average stays where it began, and you'd evaluate the network as it was at the start. "
-    "`torch.optim.swa_utils.AveragedModel` keeps its average in the dtype of the model that you give it, so "
-    "look at that dtype first.",
+    "average stays where it began. `torch.optim.swa_utils.AveragedModel` keeps its average in the dtype of "
+    "the model that you give it, so look at that dtype first.",
     diagnoses={
         "in-16-bits": "The average itself is to be in float32.",
-        "rounds-each": "Each update was rounded to 16 bits, and small ones are lost. Converting at the end "
-        "does not bring them back.",
+        "rounds-each": "Each update was rounded to 16 bits, and the small ones are lost.",
         "alias": "The average shares its memory with the model: it has changed along with it.",
         "plain-mean": "That is the mean of all states. A moving average forgets.",
         "averages-counter": "A counter has no average: keep its last value, as a whole number.",

@@ -68,10 +68,7 @@ _MISTAKES = {
 
 
 def _compared_value(got, lengths, *costs):
-    """Return ``(seconds, lengths)``; the seconds are NaN if sequences cannot be padded to the list.
-
-    It must be sorted, without duplicates, and long enough.
-    """
+    """Return ``(seconds, lengths)``; NaN seconds if the list is unsorted, too short or repeats a length."""
     fits = got == sorted(set(got)) and max(got, default=0) >= max(lengths, default=0)
     return _total_seconds(got, lengths, *costs) if fits else math.nan, got
 
@@ -79,17 +76,15 @@ def _compared_value(got, lengths, *costs):
 def _format_value(seen):
     """Return the list, and its seconds if it has any, as text."""
     numbers = f"[{', '.join(f'{n:g}' for n in seen[1])}]"
-    return (
-        numbers
-        if math.isnan(seen[0])
-        else _("{numbers} at {first_seen:.6g} s").format(numbers=numbers, first_seen=seen[0])
-    )
+    if math.isnan(seen[0]):
+        return numbers
+    return _("{numbers} at {first_seen:.6g} s").format(numbers=numbers, first_seen=seen[0])
 
 
 def _describe_case(lengths, per_shape, per_token):
     """Return the case in words."""
     counts = ", ".join(_("{k} of {n}").format(k=k, n=n) for n, k in sorted(Counter(lengths).items()))
-    return _("{counts}; {per_shape:g} s a length, {per_token:g} s a token").format(
+    return _("{counts}; {per_shape:g} s per length, {per_token:g} s per token").format(
         counts=counts or _("no sequences"), per_shape=per_shape, per_token=per_token
     )
 

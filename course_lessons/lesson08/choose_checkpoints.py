@@ -26,9 +26,8 @@ def choose_checkpoints(blocks, budget):
     return min((c for c in choices if peak(c) <= budget), key=seconds, default=None)
 
 
-_EQUAL = [(10, 40, 1.0)] * 6
 _CASES = (
-    *((_EQUAL, budget) for budget in (1000, 299, 99)),
+    *(([(10, 40, 1.0)] * 6, budget) for budget in (1000, 299, 99)),
     ([(8, 60, 6.0), (8, 30, 1.0), (8, 60, 6.0), (8, 30, 1.0), (16, 20, 3.0), (8, 80, 2.0)], 200),
     ([(4, 9, 5.0), (4, 5, 2.0), (4, 5, 2.0), (4, 1, 1.0)], 26),
     ([(1, 10, 2.0), (1, 10, 3.0), (1, 20, 9.0), (1, 30, 1.0)], 54),  # two blocks for one dear one
@@ -61,10 +60,7 @@ def _with_last_block(blocks, budget):
 
 _MISTAKES = {
     "no-second-time": {"return most": "return kept"},
-    "all-entries": {
-        "kept = most = 0": "kept = most = sum(block[0] for block in blocks)",
-        "kept += entry": "",
-    },
+    "all-entries": {"kept = most = 0": "kept = most = sum(b[0] for b in blocks)", "kept += entry": ""},
     "last-block": _with_last_block,
 }
 
@@ -86,16 +82,8 @@ def _compared_value(got, blocks, budget):
         return "wrong-value", 0, f"{got}"
     peak, seconds = peak_of(blocks, got), sum(blocks[number][2] for number in got)
     if peak > budget:
-        return (
-            "does-not-fit",
-            peak,
-            _("{got} with {peak:g} MB at the fullest").format(got=got or "set()", peak=peak),
-        )
-    return (
-        "too-dear",
-        seconds,
-        _("{got} with {seconds:g} s more").format(got=got or "set()", seconds=seconds),
-    )
+        return "does-not-fit", peak, _("{got} with {peak:g} MB at the fullest").format(got=got, peak=peak)
+    return "too-dear", seconds, _("{got} with {seconds:g} s more").format(got=got, seconds=seconds)
 
 
 EXERCISE = Exercise(
@@ -157,7 +145,6 @@ print(most)  # 18, at the last stop
         "too-dear": "It fits, and another choice that fits adds less time.",
         "no-second-time": "At its turn a checkpointed block has its inside in memory too.",
         "all-entries": "You count all entries at every turn. Those of the later blocks are free by then.",
-        "last-block": "The last block is computed twice for nothing: its turn comes first, when everything "
-        "before it is still in memory.",
+        "last-block": "The last block is computed twice for nothing, because its turn comes first.",
     },
 )

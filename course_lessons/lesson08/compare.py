@@ -33,10 +33,7 @@ def compare(formats, seeds, train, accuracy, machine):
 
 
 class _Machine:
-    """A clock, a queue and a memory meter on virtual time.
-
-    ``kept`` is the most older networks that were alive during a training.
-    """
+    """A clock, a queue and a memory meter on virtual time; ``kept`` is the most older networks alive."""
 
     def __init__(self):
         self.now = self.queue = 0.0
@@ -45,32 +42,27 @@ class _Machine:
         self.models = weakref.WeakSet()
 
     def clock(self):
-        """Return the virtual time in seconds."""
         return self.now
 
     def synchronize(self):
-        """Advance the virtual time to the end of the queue."""
         self.now = max(self.now, self.queue)
 
     def reset_peak(self):
-        """Reset the peak to 100, what is always allocated."""
-        self.top = 100
+        self.top = 100  # what is always allocated
 
     def peak(self):
-        """Return the peak since the last reset."""
         return self.top
 
     def train(self, dtype, seed):
         """Queue a training; return its network, a callable that returns its accuracy."""
         wide = dtype is torch.float32
         noise = (0.5, 0.9, 0.0, 1.0, 2.5, 0.75)[seed % 6]
-        cold = not self.seeds[dtype]
+        warm_up = 0 if self.seeds[dtype] else 8
         self.seeds[dtype].append(seed)
-        self.queue = max(self.queue, self.now) + 2.0 + wide + noise + 8 * cold
+        self.queue = max(self.queue, self.now) + 2.0 + wide + noise + warm_up
         self.now += 0.25  # the launches
         self.top = max(self.top, int(300 + 100 * wide + 20 * noise))
         self.kept = max(self.kept, len(self.models))
-
         model = functools.partial(float, 90 + seed / 8 + wide / 16)
         self.models.add(model)
         return model
@@ -82,21 +74,14 @@ class _Machine:
         return model()
 
 
-def _make_case(names, *seeds):
-    """Return the arguments of ``compare`` for dtypes of these names, with a new machine."""
+def _run_case(function, names, *seeds):
+    """Call a function with dtypes of these names; return what is compared; the learner reads the keys."""
     machine = _Machine()
     formats = {name: getattr(torch, name) for name in names}
-    return formats, seeds, machine.train, machine.accuracy, machine
-
-
-def _compared_value(table, formats, seeds, train, accuracy, machine):
-    """Return what is compared; the learner reads the keys."""
+    table = function(formats, seeds, machine.train, machine.accuracy, machine)
     used = {name: machine.seeds[dtype] for name, dtype in formats.items()}
-    return {
-        "trainings, seeds left out": {n: (len(u), {*seeds} - {*u}) for n, u in used.items()},
-        "table": table,
-        "networks kept": machine.kept,
-    }
+    trainings = {name: (len(some), {*seeds} - {*some}) for name, some in used.items()}
+    return {"trainings, seeds left out": trainings, "table": table, "networks kept": machine.kept}
 
 
 _MISTAKES = {
@@ -107,7 +92,6 @@ _MISTAKES = {
     "never-reset": {"machine.reset_peak()": ""},
 }
 
-
 EXERCISE = Exercise(
     id="08.compare",
     title="A fair comparison",
@@ -115,12 +99,11 @@ EXERCISE = Exercise(
     minutes=15,
     task="""
 Write `compare(formats, seeds, train, accuracy, machine)`. `formats` maps names to dtypes. `train(dtype,
-seed)` returns a network as soon as its training is queued; the first call in each format is slower, so warm
+seed)` returns a network as soon as its training is queued. The first call in each format is slower, so warm
 up once in each. `accuracy(network)` evaluates it. `machine` has `clock()`, in seconds, `synchronize()`,
 `reset_peak()`, and `peak()`, the most bytes since the reset. Return a dict: for each name the tuple **(list
 of accuracies in the order of the seeds, median seconds of a training, largest peak of a training)**. Only
-training counts, not evaluation, nor networks that are kept: evaluate each before the next, and then let go of
-it (`del`).
+training counts, so evaluate each network before the next training, and then let go of it with `del`.
 """,
     hints=(
         "Take one training and write down its steps in order. What must be finished before you read the "
@@ -145,19 +128,18 @@ print(seconds, y.sum())  # the sum isn't timed
     reference=compare,
     check_answer=ComparesToReference(
         compare,
-        lambda: [
-            _make_case(("float32", "float16"), 1, 2, 3),
-            _make_case(("bfloat16", "float32"), 5, 3, 4, 2, 1),
-            _make_case(("float16",), 4, 2, 0, 1),  # an even number has no middle one
+        [
+            (("float32", "float16"), 1, 2, 3),
+            (("bfloat16", "float32"), 5, 3, 4, 2, 1),
+            (("float16",), 4, 2, 0, 1),  # an even number has no middle one
         ],
         known_mistakes_of(compare, _MISTAKES),
-        read=lambda judge, got: judge.is_a(got, dict, _("a dict of tuples")),
-        look=_compared_value,
-        situation=lambda formats, seeds, *__: _("seeds {seeds}").format(seeds=list(seeds)),
+        run=_run_case,
+        read=lambda judge, got: got | {"table": judge.is_a(got["table"], dict, _("a dict of tuples"))},
+        situation=lambda names, *seeds: _("seeds {seeds}").format(seeds=list(seeds)),
     ),
     why="A comparison is fair if every format gets the same seeds and a warm-up, if you wait before each "
-    "look at the clock, and if evaluation isn't counted as training. Each of these four rules is broken in "
-    "published comparisons.",
+    "look at the clock, and if evaluation isn't counted as training.",
     diagnoses={
         "no-warm-up": "The first training in a format is slower, and here it was one of those that count.",
         "other-seeds": "Each format must be trained with all the seeds, else the comparison is not fair.",

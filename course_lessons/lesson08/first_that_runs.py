@@ -32,15 +32,10 @@ _BUGS = ValueError(), KeyError(1), KeyboardInterrupt(), AssertionError(), Assert
 
 
 class _Work:
-    """A stand-in for ``work``; ``tried`` lists the devices it was called with.
-
-    It raises ``_REFUSALS[device]`` on a device listed there; on others ``bug``, if given, or it returns
-    ``result``.
-    """
+    """A stand-in for ``work``: raises as ``_REFUSALS`` says, or ``bug``, if any; ``tried`` has its calls."""
 
     def __init__(self, result="result", bug=None):
-        self.result, self.bug = result, bug
-        self.tried = []
+        self.result, self.bug, self.tried = result, bug, []
 
     def __call__(self, device):
         self.tried.append(device)
@@ -64,10 +59,7 @@ def _make_cases():
 
 
 def _run_case(function, work, devices):
-    """Return the pair that a call returns, or what it raises: in words, for a RuntimeError as a dict.
-
-    An error of any other kind is raised again.
-    """
+    """Return the pair that a call returns, or what it raises: in words, for a RuntimeError as a dict."""
     try:
         return tuple(Judge().is_a(function(work, devices), (tuple, list), _("a pair: device, result")))
     except BaseException as raised:
@@ -83,24 +75,20 @@ def _run_case(function, work, devices):
 
 def _describe_case(work, devices):
     """Return the case in words."""
-    does = (
-        _("raises {bug!r}").format(bug=work.bug)
-        if work.bug
-        else _("returns {result!r}").format(result=work.result)
-    )
+    does = _("raises {bug!r}") if work.bug else _("returns {result!r}")
+    does = does.format(bug=work.bug, result=work.result)
     return _("devices {devices}; where it runs, work {does}").format(devices=devices, does=does)
 
 
 _KINDS = "(RuntimeError, AssertionError)"
+_RETURN = "return device, work(device)"
 _MISTAKES = {
     "assertion": {_KINDS: "RuntimeError"},
     "gives-up": {_KINDS: "(torch.OutOfMemoryError, NotImplementedError, AssertionError)"},
-    "false-result": {
-        "return device, work(device)": "result = work(device)\nif result:\n    return device, result"
-    },
+    "false-result": {_RETURN: "result = work(device)\nif result:\n    return device, result"},
     "tries-all": {
         "reasons = []": "reasons, results = [], []",
-        "return device, work(device)": "results.append((device, work(device)))",
+        _RETURN: "results.append((device, work(device)))",
         "raise RuntimeError(": "if results:\n    return results[0]\nraise RuntimeError(",
     },
     "hides-bugs": (
@@ -155,8 +143,7 @@ except RuntimeError as error:
     diagnoses={
         "assertion": "A build without CUDA refuses with an AssertionError. That is a refusal, too.",
         "gives-up": "An error of one device ended the chain, though another one works.",
-        "false-result": "A device worked, and its result counts as false in an `if`. Only an error is a "
-        "refusal.",
+        "false-result": "A device worked, though its result counts as false in an `if`.",
         "tries-all": "The work was done again on further devices. Stop at the first that works.",
         "hides-bugs": "An error that no device causes was taken for a refusal. Let it out as it is.",
     },

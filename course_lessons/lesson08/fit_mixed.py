@@ -79,20 +79,14 @@ def _judge_on_device(device, got, right, judge):
     scales = [g / r for g, r in zip(got.gradients, right.gradients, strict=True)]
     if device.type == "cpu":
         if scales[0] > 1e3:
-            judge.no(
-                "scaler-for-bf16",
-                seen=_("scaled gradients with bfloat16"),
-                expected=_("not scaled"),
-            )
+            judge.no("scaler-for-bf16", seen=_("scaled gradients with bfloat16"), expected=_("not scaled"))
         first = got.gradients[0], right.gradients[0]
         judge.expect(_("largest gradient of the last bias"), *first, alike=nearly(0.1))
     elif scales[0] < 1e-4:
         judge.no("no-scaler", seen=_("a backward pass of the loss as it is"), expected=_("scaled"))
     elif (later := scales[2] / scales[0]) > 1.5:
-        judge.no(
-            "new-scaler",
-            seen=_("a scale {later:.4g} times too large after an overflow").format(later=later),
-        )
+        seen = _("a scale {later:.4g} times too large after an overflow").format(later=later)
+        judge.no("new-scaler", seen=seen)
     judge.expect(_("steps of the optimiser{where}").format(where=where), len(got.steps), len(right.steps))
     judge.expect(f"weights{where}", got.weights, right.weights, alike=nearly(0.02, 2e-3))
 
@@ -149,7 +143,7 @@ print(w, scaler.get_scale())  # 0.5 everywhere, and a scale of 1
         "no-scaler": "In float16 the loss goes into the backward pass as it is: small gradients are lost. A "
         "scaler multiplies it first.",
         "scaler-for-bf16": "bfloat16 has the range of float32 and needs no scaler.",
-        "new-scaler": "After an overflow the scale is not half of the one before. (A scaler made anew for "
-        "each batch begins at its first value again.)",
+        "new-scaler": "After an overflow the scale is not half of the one before. A scaler that is made in "
+        "each step begins at its first value again.",
     },
 )

@@ -64,7 +64,7 @@ def _validated_result(judge, got):
 def _describe_case(capacity, batch, formats):
     """Return the case in words."""
     figures = "; ".join(f"{name}: {', '.join(f'{n:g}' for n in f)}" for name, f in formats.items())
-    return _("{batch} samples a step, {capacity:g} bytes ({figures})").format(
+    return _("{batch} samples per step, {capacity:g} bytes ({figures})").format(
         batch=batch, capacity=capacity, figures=figures
     )
 

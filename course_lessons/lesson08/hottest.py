@@ -16,8 +16,7 @@ def hottest(events, n):
     return [event.key for event in ordered[:n]]
 
 
-_DEPRECATED = set()
-"""The deprecated names that were read."""
+_DEPRECATED = set()  # the deprecated names that were read
 
 
 class _Row(NamedTuple):
@@ -38,7 +37,7 @@ class _Row(NamedTuple):
         return getattr(self, name.replace("cuda", "device"))
 
 
-DEVICE_ROWS = (
+DEVICE_ROWS = (  # a training on a GPU
     _Row("train_step", 10, 9800, 310, 8431, 0),
     _Row("forward", 10, 4100, 150, 2890, 2),
     _Row("aten::linear", 30, 1500, 90, 1710, 3),
@@ -52,7 +51,6 @@ DEVICE_ROWS = (
     _Row("aten::copy_", 400, 3000, 2900, 520, 520),
     _Row("aten::sum", 4, 30, 25, 430, 430),
 )
-"""A training on a GPU."""
 
 
 def _random_case(rng):  # no two rows have the same time

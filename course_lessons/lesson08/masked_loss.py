@@ -23,10 +23,7 @@ def masked_loss(logits, targets, mask):
 
 
 def _make_case(kept, rows=12, classes=5, nan=()):
-    """Return ``(logits, targets, mask)``: the rows in ``kept`` count, logits of the rows in ``nan`` are NaN.
-
-    Targets of the other rows are -1.
-    """
+    """Return ``(logits, targets, mask)``: rows in ``kept`` count, other targets are -1; ``nan`` are NaN."""
     generator = torch.Generator().manual_seed(10 * rows + len(kept))
     mask = torch.zeros(rows, dtype=torch.bool)
     mask[list(kept)] = True
@@ -53,13 +50,9 @@ def _compared_value(got, logits, targets, mask):
 
 def _describe_case(logits, targets, mask):
     """Return the case in words."""
-    nan = logits[:, 0].isnan()
+    nan = logits[:, 0].isnan().nonzero().flatten().tolist()
     text = _("{sum} of {n_mask} rows that count").format(sum=int(mask.sum()), n_mask=len(mask))
-    return (
-        _("{text}; rows with NaN: {nonzero}").format(text=text, nonzero=nan.nonzero().flatten().tolist())
-        if nan.any()
-        else text
-    )
+    return _("{text}; rows with NaN: {nonzero}").format(text=text, nonzero=nan) if nan else text
 
 
 _CLEAN = {"logits.masked_fill(~mask[:, None], 0)": "logits"}
@@ -98,19 +91,15 @@ _compare_to_reference = ComparesToReference(
 def _check_answer(answer, judge):
     """Check that the host does not wait, on a simulated device, then loss and gradient."""
     if problem := simgpu.unavailable_reason():
-        print(
-            _("Judged without the simulated device, so waits are not counted. {problem}").format(
-                problem=problem
-            )
-        )
+        text = _("Judged without the simulated device, so waits are not counted. {problem}")
+        print(text.format(problem=problem))
     else:
         with memory.temporary_device("1 GB") as device:
             case = [t.detach().to(device) for t in _make_case((0, 3, 4, 9))]
             with simgpu.count() as counters:
                 answer(*case)
             del case
-        waits = counters.synchronizations + counters.copies_to_host
-        judge.expect(_("waits of the host"), waits, 0, "waits")
+        judge.expect(_("waits of the host"), counters.synchronizations + counters.copies_to_host, 0, "waits")
     _compare_to_reference(refuse_changed_inputs(answer, judge, 0, 1, 2), judge)
 
 
@@ -120,11 +109,11 @@ EXERCISE = Exercise(
     level=2,
     minutes=6,
     task="""
-Text is padded, and padding must not count. But `F.cross_entropy(logits[mask], targets[mask])` lets the host
-wait in every step. Write `masked_loss(logits, targets, mask)`: the same mean over the rows where `mask` is
-True, as a tensor with its graph, without a wait. In the other rows the target is -1, and the logits may be
-NaN: their gradient is 0 all the same. Where no row counts, the loss is 0. A loss that is NaN because training
-diverged stays NaN.
+Text is padded, and padding must not count. With `F.cross_entropy(logits[mask], targets[mask])` the host waits
+in every step. Write `masked_loss(logits, targets, mask)`: the same mean over the rows where `mask` is True,
+as a tensor with its graph, without a wait. In the other rows the target is -1, and the logits may be NaN.
+Their gradient is 0 all the same. If no row counts, the loss is 0. If a row that counts has NaN, the loss
+stays NaN.
 """,
     hints=(
         "Why does the host have to wait for `logits[mask]`? Ask what shape the result has. It depends on how "
@@ -150,15 +139,11 @@ mean.backward()  # the mean is 2.5, and x.grad[1] is 0
     "known, as it does for `nonzero`, `unique` and `if mask.any():`. If the shape is fixed and the padding "
     "holds something neutral, you pay a little arithmetic and no wait.",
     diagnoses={
-        "waits": "The host waits for the device: a shape, an `if`, a copy to the host needs values that are "
-        "there.",
+        "waits": "The host waits, because something here needs values that are on the device.",
         "nan-gradient": "The gradient of the padding is NaN: a NaN that is left out of the loss comes back "
         "in backward, where 0 × NaN is NaN. Fill the logits before the loss.",
-        "divided-by-all": "The sum is divided by the number of all rows. Only those that count belong in the "
-        "mean.",
-        "nan-in-padding": "A NaN in the padding spoils the loss: 0 × NaN is NaN. `torch.where` chooses, and "
-        "does not multiply.",
-        "hides-nan": "A loss that is NaN has become a number. Where training diverged, the loss must show "
-        "it.",
+        "divided-by-all": "The sum is divided by the number of all rows, not of those that count.",
+        "nan-in-padding": "A NaN in the padding spoils the loss, because 0 × NaN is NaN.",
+        "hides-nan": "A loss that is NaN has become a number, which hides that training diverged.",
     },
 )

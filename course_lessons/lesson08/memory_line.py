@@ -25,10 +25,7 @@ def memory_line(make_step, batches, meter):
 
 
 class _Meter:
-    """A device's memory in bytes: allocated now, and the peak since the last reset.
-
-    A step's activations are rounded up to a multiple of 128.
-    """
+    """A device's memory in bytes; a step's activations are rounded up to a multiple of 128."""
 
     def __init__(self, fixed, per_sample):
         self.fixed, self.per_sample = fixed, per_sample
@@ -40,22 +37,16 @@ class _Meter:
         self.peak = max(self.peak, self.now)
 
     def memory_allocated(self, *_):
-        """Return the bytes allocated now."""
         return self.now
 
     def max_memory_allocated(self, *_):
-        """Return the peak in bytes since the last reset."""
         return self.peak
 
     def reset_peak_memory_stats(self, *_):
-        """Set the peak to what is allocated now."""
         self.peak = self.now
 
     def make_step(self, batch):
-        """Return a training step: a third of the fixed part is allocated now, the rest in its first call.
-
-        Both are freed when the step is deleted.
-        """
+        """Return a training step: a third of the fixed part is allocated now, the rest in its first call."""
         sizes = [self.fixed // 3]
         self._change(sizes[0])
 
@@ -105,7 +96,7 @@ _compare_to_reference = ComparesToReference(
     lambda: [_make_case([400, 101, 1600], 900_000, 3)],
     known_mistakes_of(memory_line, MISTAKES),
     read=lambda judge, got: [
-        judge.number(n) for n in judge.listed(got, _("a pair: fixed bytes, bytes a sample"))
+        judge.number(n) for n in judge.listed(got, _("a pair: fixed bytes, bytes per sample"))
     ],
     draw=_random_case,
     alike=nearly(1e-6, 1e-6),
@@ -119,7 +110,7 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `memory_line(make_step, batches, meter)`: the pair (fixed bytes, bytes a sample) of the straight line
+Write `memory_line(make_step, batches, meter)`: the pair (fixed bytes, bytes per sample) of the straight line
 through a training step's peaks. `make_step(batch)` builds a network, its optimiser and a batch, and returns
 `step()`. The optimiser makes its state in the **first** step, as Adam does. Meter one network at a time.
 `meter` is a module such as `torch.cuda`, with `reset_peak_memory_stats()`, `max_memory_allocated()` and
@@ -150,14 +141,10 @@ print(round(slope), round(start))  # 32 bytes for each input, and 104 more
     why="With the first step's peak, your program would fit the card and stop in the second step. An "
     "out-of-memory error in step 2 can have this cause.",
     diagnoses={
-        "no-warm-up": "The first step was metered: the optimiser's state was not there yet, so the fixed "
-        "part is too small.",
-        "not-the-peak": "That is what is there after the step. The activations have gone by then: the peak "
-        "is asked for.",
+        "no-warm-up": "The first step was metered, and the optimiser's state was not there yet.",
+        "not-the-peak": "That is what is there after the step, when the activations have gone.",
         "never-reset": "Without a reset a large batch's peak hides those of all smaller ones after it.",
-        "through-zero": "The line was drawn through zero. A network takes memory before it has seen a "
-        "sample.",
-        "keeps-all": "Several steps were alive at once, each with its network and its batch. Let one go "
-        "before the next is metered.",
+        "through-zero": "The line goes through zero, but a network takes memory before its first sample.",
+        "keeps-all": "Several networks were alive at once. Let one go before you meter the next.",
     },
 )

@@ -22,7 +22,7 @@ def newest(folder, load):
 
 
 _BUGS = (NameError, ValueError, KeyError, TypeError, AttributeError, pickle.PicklingError)
-_FOLDERS = (
+_FOLDERS = (  # what the files hold, the oldest first; an error's type where a file raises it
     {"step_1000.pt": {"step": 1000}, "step_50.pt": {"step": 50}, "step_900.pt": {"step": 900}},
     {"step_7.pt": pickle.UnpicklingError, "step_4.pt": 4, "step_6.pt": EOFError, "step_5.pt": 5},
     {"step_90.pt": 90, "step_100.pt": EOFError, "step_110.pt": OSError},
@@ -33,7 +33,6 @@ _FOLDERS = (
     {"step_3.pt": {"step": 3}, "step_4.pt": {}},
     *({"step_2.pt": bug, "step_1.pt": {"step": 1}} for bug in _BUGS),
 )
-"""For each folder what its files hold, the oldest first; an error's type where a file raises it."""
 
 _DAMAGE = "(RuntimeError, EOFError, OSError, pickle.UnpicklingError)"
 _NUMBER = "int(f.stem[5:])"
@@ -41,10 +40,7 @@ MISTAKES = {
     "as-text": {_NUMBER: "f.name"},
     "by-time": {_NUMBER: "f.stat().st_mtime"},
     "gives-up": {f"except {_DAMAGE}": "except ZeroDivisionError"},
-    "other-files": {
-        '"step_*.pt"': '"*.*"',
-        _NUMBER: "int(''.join(filter(str.isdigit, f.stem)) or 1000)",
-    },
+    "other-files": {'"step_*.pt"': '"*.*"', _NUMBER: "int(''.join(filter(str.isdigit, f.stem)) or 1000)"},
     "hides-bugs": {_DAMAGE: "Exception"},
 }
 
@@ -146,8 +142,7 @@ print(first_number(["n/a", "", "3.5", "7"]))  # 3.5
     "that catches everything starts from nothing, quietly, because of a typing error.",
     diagnoses={
         "as-text": "The names were compared as texts: there, 900 comes after 1000.",
-        "by-time": "The files were sorted by the time of their last change. A copy of a file has a new one: "
-        "go by the step.",
+        "by-time": "The files were sorted by the time of their last change. Go by the step.",
         "gives-up": "The error of a damaged file came out, though an older one may be whole.",
         "other-files": "Only files named `step_….pt` count.",
         "hides-bugs": "An error in the program itself was taken for a damaged file.",

@@ -105,7 +105,7 @@ EXERCISE = Exercise(
     minutes=10,
     task="""
 The loop below evaluates. `batches` are on the device; `landing`, a pinned tensor on the host, has room for
-all rows and some more. The copies are `non_blocking`, but the host reads before anything has landed. Mend
+all rows and some more. The copies are `non_blocking`, but the host reads before anything has landed. Fix
 `predictions(model, batches, landing, device)`: return the list of the predicted classes of all rows, in
 order, and let the host wait **once**. (`synchronize(device)` is the course's.)
 """,

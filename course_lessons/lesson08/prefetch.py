@@ -48,28 +48,21 @@ class _Source:
 
 
 class _Loop(threading.Thread):
-    """A thread that takes ``take`` batches (default all) from the answer's generator and closes it.
-
-    ``got`` lists the batches, ``loaded`` how many were loaded after each, if ``take`` is given. The
-    constructor returns when the loop has ended, and refuses an answer that takes more than 2 s.
-    """
+    """A thread that takes ``take`` batches from the answer's generator, for at most 2 s, and closes it."""
 
     def __init__(self, answer, source, bound, judge, take=None):
         super().__init__(name="loop", daemon=True)
         self.ahead = judge.is_a(answer(source, bound), Generator, _("a generator"))
         self.source, self.bound, self.take = source, bound, take
-        self.got, self.loaded, self.error = [], [], None
-        self.leaving = False
+        self.got, self.loaded, self.error, self.leaving = [], [], None, False
         self.start()
         self.join(2.0)
         if not self.leaving:
-            expected = _("the next batch, the end, or the error")
-            judge.no(seen=_("the loop waits for ever"), expected=expected)
+            judge.no(seen=_("the loop waits for ever"), expected=_("the next batch, the end, or the error"))
         if self.error and self.error not in source.batches:
             raise Raised(without_this_frame(self.error))
 
     def run(self):
-        """Take the batches; keep an exception in ``error``."""
         try:
             for batch in itertools.islice(self.ahead, self.take):
                 self.got.append(batch)
@@ -81,12 +74,9 @@ class _Loop(threading.Thread):
         self.ahead.close()
 
 
-_CASES = (([1, 2, 3, 4, 5], 2), ([], 2), ([1, 2], 4), ([7, 0, 8], 2), ([[], None, 8], 1))
-
-
 def _check_answer(answer, judge):
     """Check the batches, an error while loading, how far ahead it loads, and that its threads end."""
-    for batches, bound in _CASES:
+    for batches, bound in (([1, 2, 3, 4, 5], 2), ([], 2), ([1, 2], 4), ([7, 0, 8], 2), ([[], None, 8], 1)):
         loop = _Loop(answer, _Source(batches), bound, judge)
         judge.expect(_("batches with a bound of {bound}").format(bound=bound), loop.got, batches)
     error = OSError(_("the fourth batch cannot be read"))
@@ -99,9 +89,8 @@ def _check_answer(answer, judge):
         source = _Source(range(1, 21))
         loop = _Loop(answer, source, bound, judge, take=2)
         for taken, loaded in enumerate(loop.loaded, 1):
-            seen = _("{loaded} batches loaded by the time the loop had {taken}, bound {bound}").format(
-                loaded=loaded, taken=taken, bound=bound
-            )
+            seen = _("{loaded} batches loaded by the time the loop had {taken}, bound {bound}")
+            seen = seen.format(loaded=loaded, taken=taken, bound=bound)
             if loaded <= taken or loop in source.threads:
                 judge.no("not-ahead", seen=seen, expected=_("loading goes on meanwhile"))
             if loaded != taken + bound:
@@ -111,8 +100,7 @@ def _check_answer(answer, judge):
         for thread in (loop, *source.threads):
             thread.join(1.0)
             if thread.is_alive():
-                seen = _("the loading thread is still there after the loop was left")
-                judge.no("thread-stays", seen=seen, expected=_("it ends"))
+                judge.no("thread-stays", seen=_("the loading thread is still there"), expected=_("it ends"))
 
 
 EXERCISE = Exercise(
@@ -133,8 +121,7 @@ and then the error. When the loop is left early, the thread ends.
         "thread, even if your generator is closed early. With `source = iter(batches)`, `submit(next, "
         "source, end)` gives you a future at once. Its `.result()` waits, and raises what loading raised. "
         "Make `end` a new `object()`, so that no batch is the same object.",
-        """This example keeps two jobs in flight. Does your next load belong before the `yield`, or after
-it?
+        """Here two jobs stay in flight. Does your next load belong before the `yield`, or after it?
 
 ```python
 from collections import deque
@@ -149,18 +136,14 @@ with ThreadPoolExecutor(max_workers=1) as pool:
     ),
     reference=prefetch,
     check_answer=_check_answer,
-    why="A `DataLoader` with workers keeps the same four promises, with processes in the place of a thread "
-    "and `prefetch_factor` in the place of the bound. A thread is enough where loading lets go of Python's "
-    "lock: reading files, decoding images, copying to the device.",
+    why="A `DataLoader` with workers keeps the same promises, with processes and `prefetch_factor`. A thread "
+    "is enough where loading lets go of Python's lock, as reading files and copying to the device do.",
     diagnoses={
-        "not-ahead": "Nothing is loaded while the loop works on a batch: loading takes place when the loop "
-        "asks.",
-        "no-bound": "Loading goes on to the end, whatever the bound is. With a large data set the memory "
-        "fills.",
+        "not-ahead": "Nothing is loaded while the loop works on a batch.",
+        "no-bound": "Loading goes on to the end, whatever the bound is, and memory fills.",
         "one-more": "One batch more is loaded ahead than the bound allows. Mind that a thread which waits "
         "for room in a queue holds a batch as well.",
-        "error-lost": "Loading failed, and the loop ended as if the data had. The training would go on with "
-        "a part of it.",
+        "error-lost": "Loading failed, and the loop ended as if all batches had come.",
         "thread-stays": "The loop was left, and the loading thread is still there.",
     },
 )

@@ -38,10 +38,8 @@ class _Timer:
 
     def __call__(self, fn, label="", *, device=None, **_):
         seen = []  # the operations, without views: name, result and arguments
-        with (
-            Operations(lambda name, *more: name in _VIEWS or seen.append((name, *more))),
-            simgpu.count() as counted,
-        ):
+        operations = Operations(lambda name, *more: name in _VIEWS or seen.append((name, *more)))
+        with operations, simgpu.count() as counted:
             if callable(fn):
                 fn()
         self.timed.append((fn, device, seen, counted.synchronizations))
@@ -145,8 +143,7 @@ print(f"summing is {slow / fast:.0f} times as fast as sorting")
         "did. Hand over a function.",
         "times-copy": "A copy ran inside the timed work. Create the matrices on the device, in float32, "
         "before the clock starts.",
-        "times-creation": "The matrices are made inside the timed work, so their random numbers are timed "
-        "too.",
+        "times-creation": "The random matrices are made inside the timed work, so that is timed too.",
         "other-device": "The matrices lie on one device, and `measure` was told to wait for another.",
         "upside-down": "The speed-up is upside down: a faster second device must give more than 1.",
     },

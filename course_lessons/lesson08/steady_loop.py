@@ -66,10 +66,7 @@ def _memory_use(loop):
 @one_thread()
 @mock.patch("gc.collect", return_value=0)  # counted and left out: it takes long
 def _check_answer(answer, judge, collect):
-    """Check hits and weights, then memory, calls of ``gc.collect`` and waits.
-
-    ``collect`` is the mock that takes its place.
-    """
+    """Check hits and weights, then memory, calls of ``gc.collect`` (``collect`` is its mock) and waits."""
     problem = simgpu.unavailable_reason()
     with nullcontext(torch.device("cpu")) if problem else memory.temporary_device("1 GB") as device:
         ComparesToReference(
@@ -94,21 +91,15 @@ def _check_answer(answer, judge, collect):
         seen = _("{grown:,} bytes more at step {steps} than at step 2").format(grown=grown, steps=_STEPS)
         judge.no("grows", seen=seen, expected=_("no more from step to step"))
     if peak > usual + 2**20:
-        judge.no(
-            "higher-peak",
-            seen=_("{peak:,} bytes at the peak").format(peak=peak),
-            expected=_("{usual:,}, as before").format(usual=usual),
-        )
+        seen = _("{peak:,} bytes at the peak").format(peak=peak)
+        judge.no("higher-peak", seen=seen, expected=_("{usual:,}, as before").format(usual=usual))
     if freed:
         seen = _("{freed} blocks of the cache given back in {steps} steps").format(freed=freed, steps=_STEPS)
         judge.no("emptied", seen=seen, expected=_("none: the next step wants them"))
     judge.expect(_("calls of gc.collect()"), collect.call_count, 0, "collects")
     if waits > least:
-        judge.no(
-            "waits",
-            seen=_("the host waited {waits} times").format(waits=waits),
-            expected=_("{least} times").format(least=least),
-        )
+        seen = _("the host waited {waits} times").format(waits=waits)
+        judge.no("waits", seen=seen, expected=_("{least} times").format(least=least))
 
 
 EXERCISE = Exercise(

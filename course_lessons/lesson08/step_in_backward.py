@@ -83,13 +83,9 @@ def _check_answer(answer, judge):
             diagnosis = "gradients-stay" if any(g.any() for g in gradients_left) else "wrong-value"
             judge.no(diagnosis, seen=_("gradients after backward()"), expected=_("none is left"))
         if peak > 2 * largest:
-            judge.no(
-                "all-at-once",
-                seen=_("{peak:,} bytes of gradients at once").format(peak=peak),
-                expected=_("about {largest:,}, the largest one; all together are {usual:,}").format(
-                    largest=largest, usual=usual
-                ),
-            )
+            seen = _("{peak:,} bytes of gradients at once").format(peak=peak)
+            expected = _("about {largest:,}, the largest one; all together are {usual:,}")
+            judge.no("all-at-once", seen=seen, expected=expected.format(largest=largest, usual=usual))
         off = relative_error(changes, right)
         if off > 1e-4:
             forgetful = _train_three_steps(make_optimizer, _FORGETFUL)[0]

@@ -35,51 +35,34 @@ def train_logged(model, batches, optimizer, every, clock, log):
 def _run_case(train, sizes, every):
     """Return the log's lines and the trained weights; the virtual clock advances in forward passes only."""
     torch.manual_seed(len(sizes))
-    now, lines = 40.0, []
-
-    def tick(module, args):
-        nonlocal now
-        now += 0.25 + len(args[0]) / 64
+    ticks, lines = [40.0], []
 
     def log(step, loss, rate):
-        lines.append({"step": step, "loss": loss, "rate": rate})
+        tensors = isinstance(loss, torch.Tensor) or isinstance(rate, torch.Tensor)
+        lines.append({"step": step, "loss": loss, "rate": rate, "tensors in it": tensors})
 
     model = nn.Linear(4, 3)
-    model.register_forward_pre_hook(tick)
+    model.register_forward_pre_hook(lambda module, args: ticks.append(0.25 + len(args[0]) / 64))
     batches = [(torch.randn(n, 4), torch.randint(3, (n,))) for n in sizes]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.5)
-    train(model, batches, optimizer, every, lambda: now, log)
+    train(model, batches, optimizer, every, lambda: sum(ticks), log)
     return {"lines": lines, "weights": list(model.parameters())}
 
 
-def _validated_result(judge, got):
-    """Return the result, or refuse tensors in a line of the log."""
-    for line in got["lines"]:
-        if isinstance(line["loss"], torch.Tensor) or isinstance(line["rate"], torch.Tensor):
-            judge.no(seen=line, expected=_("Python numbers"))
-    return got
-
-
-MISTAKES = known_mistakes_of(
-    train_logged,
-    {
-        "mean-of-means": {
-            "loss.detach() * len(y)": "loss.detach()",
-            "total.item() / samples": "total.item() / ((step - 1) % every + 1)",
-        },
-        "since-start": {"total, samples, begin = 0, 0, now": ""},
+MISTAKES = {
+    "mean-of-means": {
+        "loss.detach() * len(y)": "loss.detach()",
+        "total.item() / samples": "total.item() / ((step - 1) % every + 1)",
     },
-)
+    "since-start": {"total, samples, begin = 0, 0, now": ""},
+}
 _compare_to_reference = ComparesToReference(
     train_logged,
     [([8, 8, 8, 8, 3, 8, 5], 3), ([6, 2, 6, 4], 2), ([7, 9], 5), ([5, 8, 2, 4, 6], 1)],
-    MISTAKES,
+    known_mistakes_of(train_logged, MISTAKES),
     run=_run_case,
-    read=_validated_result,
     alike=nearly(1e-4, 1e-5),
-    situation=lambda sizes, every: _("every={every}, batches of {sizes} rows").format(
-        every=every, sizes=sizes
-    ),
+    situation=lambda sizes, n: _("every={n}, batches of {sizes} rows").format(n=n, sizes=sizes),
 )
 
 
@@ -90,8 +73,7 @@ def _check_answer(answer, judge):
     if problem := simgpu.unavailable_reason():
         print(_("Judged on the CPU alone, where nothing waits. {problem}").format(problem=problem))
         return
-    steps, every, rows = 6, 4, 16384
-    ends = []
+    steps, every, rows, ends = 6, 4, 16384, []
 
     def log(step, loss, rate):
         ends.append((clock.host, rate))
@@ -112,19 +94,14 @@ def _check_answer(answer, judge):
     if (waits := counters.synchronizations) > lines:
         diagnosis = "waits-each-step" if waits >= steps else "wrong-value"
         seen = _("the host waited {waits} times in {steps} steps").format(waits=waits, steps=steps)
-        judge.no(
-            diagnosis,
-            seen=seen,
-            expected=_("{lines} times, once for each line of the log").format(lines=lines),
-        )
+        expected = _("{lines} times, once for each line of the log").format(lines=lines)
+        judge.no(diagnosis, seen=seen, expected=expected)
     for number, (end, rate) in enumerate(ends, 1):
         right = (steps - every if number > 1 else every) * rows / (end - begin)
         if not math.isclose(rate, right, rel_tol=0.02):
             diagnosis = "begins-elsewhere" if number > 1 else "launch-rate"
-            seen = _("{rate:,.0f} samples a second (modelled) in line {number}").format(
-                rate=rate, number=number
-            )
-            judge.no(diagnosis, seen=seen, expected=f"{right:,.0f}")
+            seen = _("{rate:,.0f} samples per second (modelled) in line {number}")
+            judge.no(diagnosis, seen=seen.format(rate=rate, number=number), expected=f"{right:,.0f}")
         begin = end
 
 
@@ -134,11 +111,11 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-The loop below logs millions of samples a second, and an epoch takes far longer than that. It has four faults.
-Write `train_logged(model, batches, optimizer, every, clock, log)`, which trains as it does. After every
-`every` steps, and after the last, it calls `log(step, loss, rate)` once: the number of steps so far and,
-since the last line, the mean loss of a sample, a Python number, and the samples a second by `clock()`, in
-seconds. `batches` is a list of `(x, y)` on the device, of unequal size. The host waits once a line.
+The loop below logs millions of samples per second, but an epoch takes far longer than that. It has four
+faults. Write `train_logged(model, batches, optimizer, every, clock, log)`, which trains as it does. After
+every `every` steps, and after the last, it calls `log(step, loss, rate)` once: the number of steps so far
+and, since the last line, the mean loss per sample, a Python number, and the samples per second. `clock()` is
+in seconds. `batches` is a list of `(x, y)` on the device, of unequal size. The host waits once per line.
 """,
     hints=(
         "Kernels run after Python has launched them. So what does the clock measure, if the host reads it "
@@ -163,12 +140,9 @@ print(total.item() / count)  # 3.0, but the mean of the two means is 2.5
     "anyway is also the wait that makes its clock honest, if it comes first.",
     diagnoses={
         "waits-each-step": "The host waits in every step. Only a line of the log needs a number.",
-        "launch-rate": "The clock was read before the device had done its work, so the rate is that of the "
-        "launches.",
-        "begins-elsewhere": "The time of a line must begin where the last one's ended: at the clock that was "
-        "read after the wait.",
-        "since-start": "That is counted from the beginning of the training. Sum, samples and clock begin "
-        "anew with each line.",
+        "launch-rate": "The clock was read before the device was done, so that is the rate of launches.",
+        "begins-elsewhere": "The time of a line must begin where that of the line before ended.",
+        "since-start": "That is counted from the beginning of the training, not since the last line.",
         "mean-of-means": "That is the mean of the batches' means. The batches differ in size.",
     },
     may_change=True,

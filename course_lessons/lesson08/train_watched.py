@@ -40,11 +40,7 @@ class _Shifted(nn.Linear):
 
 
 def _run_case(device, train, n, every, broken):
-    """Train on ``n`` batches; return ``(result, steps, weights, waits)``.
-
-    ``broken`` maps numbers of batches to the values that make their losses infinite or NaN. The weights
-    are None if the training stopped early.
-    """
+    """Train on ``n`` batches; return ``(result, steps, weights or None if it stopped early, waits)``."""
     torch.manual_seed(n)
     model = _Shifted(6, 3).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -52,7 +48,7 @@ def _run_case(device, train, n, every, broken):
     optimizer.register_step_post_hook(lambda *_: steps.append(1))
     for i in range(n):
         x = torch.randn(4, 7)
-        x[2, 6] = broken.get(i, x[2, 6])
+        x[2, 6] = broken.get(i, x[2, 6])  # a value that makes the loss infinite or NaN
         batches.append((x.to(device), torch.tensor([1, 2, 0, 0]).to(device)))
     with simgpu.count() as counters:
         got = train(model, batches, optimizer, every)
@@ -61,18 +57,12 @@ def _run_case(device, train, n, every, broken):
 
 
 _LOOK = "torch.stack(losses).isfinite()"
-MISTAKES = known_mistakes_of(
-    train_watched,
-    {
-        "stops-late": {"step % every": "step % (2 * every)"},
-        "no-last-look": {" or step == len(batches)": ""},
-        "nan-alone": {_LOOK: "(~torch.stack(losses).isnan())"},
-        "one-loss": {
-            f"{_LOOK}.tolist()": "[bool(loss.isfinite())]",
-            "good.index(False)": "step - 1",
-        },
-    },
-)
+MISTAKES = {
+    "stops-late": {"step % every": "step % (2 * every)"},
+    "no-last-look": {" or step == len(batches)": ""},
+    "nan-alone": {_LOOK: "(~torch.stack(losses).isnan())"},
+    "one-loss": {f"{_LOOK}.tolist()": "[bool(loss.isfinite())]", "good.index(False)": "step - 1"},
+}
 # Minus infinity makes its own loss infinite; nan and plus infinity spoil the weights, and all losses after.
 _CASES = (
     *((5, 2, {}), (4, 2, {}), (7, 3, {1: nan}), (6, 5, {1: -inf, 3: -inf}), (3, 3, {0: -inf})),
@@ -82,7 +72,7 @@ _CASES = (
 _compare_to_reference = ComparesToReference(
     train_watched,
     _CASES,
-    MISTAKES,
+    known_mistakes_of(train_watched, MISTAKES),
     run=functools.partial(_run_case, torch.device("cpu")),
     read=lambda judge, got: (got[0] if got[0] is None else judge.number(got[0]), *got[1:]),
     look=lambda got, *_: got[:3],
@@ -110,14 +100,10 @@ def _check_answer(answer, judge):
             looks = ceil(steps / every)
             if waits > looks:
                 diagnosis = "reads-each-step" if waits >= steps else "wrong-value"
-                seen = _("the host waited {waits} times in {steps} steps, every={every}").format(
-                    waits=waits, steps=steps, every=every
-                )
-                judge.no(
-                    diagnosis,
-                    seen=seen,
-                    expected=_("at most {looks}, one for each look").format(looks=looks),
-                )
+                seen = _("the host waited {waits} times in {steps} steps, every={every}")
+                seen = seen.format(waits=waits, steps=steps, every=every)
+                expected = _("at most {looks}, one for each look").format(looks=looks)
+                judge.no(diagnosis, seen=seen, expected=expected)
 
 
 EXERCISE = Exercise(
@@ -154,8 +140,7 @@ print([i for i, ok in enumerate(passed) if not ok])  # [1, 2]
     why="The price is at most `every` wasted steps, and those would have been wasted on a dead model. The "
     "same pattern serves for logging and for early stopping: collect on the device, look rarely, read once.",
     diagnoses={
-        "reads-each-step": "The host waits in every step. Leave the losses on the device until it is time to "
-        "look.",
+        "reads-each-step": "The host waits in every step. Leave the losses on the device until you look.",
         "stops-late": "The training went on past the look at which it should have stopped.",
         "no-last-look": "After the last step nobody looked, where the steps are no multiple of `every`.",
         "nan-alone": "A loss that is infinite went unnoticed. It is as bad as nan.",
