@@ -15,7 +15,10 @@ MAGIC = 0x950412DE
 
 
 def messages(path: Path) -> dict[str, str]:
-    """Return a ``.po`` file's translations by msgid, without fuzzy and empty ones; NUL joins plural forms."""
+    """Return a ``.po`` file's translations by msgid, without fuzzy and empty ones; NUL joins plural forms.
+
+    The catalogue's header is under "". Blank lines must separate the entries. Raises as `_ids_and_strings`.
+    """
     translations = {}
     for entry in path.read_text(encoding="utf-8").split("\n\n"):
         lines = entry.splitlines()
@@ -28,7 +31,11 @@ def messages(path: Path) -> dict[str, str]:
 
 
 def _ids_and_strings(lines: list[str]) -> tuple[list[str], list[str]]:
-    """Return the msgids (singular and plural) and the translations (one for each plural form) of an entry."""
+    """Return the msgids (singular and plural) and the translations (one for each plural form) of an entry.
+
+    ``lines`` are those of one entry. Strings are unescaped, comments ignored. A msgctxt would count as a
+    translation, so catalogues may have none. ValueError for a malformed string.
+    """
     ids: list[str] = []
     strings: list[str] = []
     for line in lines:
@@ -43,7 +50,10 @@ def _ids_and_strings(lines: list[str]) -> tuple[list[str], list[str]]:
 
 
 def compile_mo(folder: Path) -> bytes:
-    """Return the ``.mo`` file's content for a language's folder: for course.po and ``packages/*.po``."""
+    """Return the ``.mo`` file's content for a language's folder: for course.po and ``packages/*.po``.
+
+    Where two have the same msgid, the last file's translation counts.
+    """
     translations: dict[str, str] = {}
     for path in (*folder.glob("course.po"), *sorted(folder.glob("packages/*.po"))):
         translations |= messages(path)

@@ -59,7 +59,8 @@ class Course:
     def page(self, path: str) -> str:
         """Return the link from a notebook to a page, a path relative to the repository's root.
 
-        It is a URL on GitHub, or a relative path if the course has no repository.
+        It is a URL on GitHub. If the course has no repository, it is a relative path from the working
+        directory, which is taken for the notebook's.
         """
         home = f"https://github.com/{self.repository}/blob/{self.branch}/"
         beside = "../../" if Path("../course.yml").is_file() else "../"  # notebooks/zh/
@@ -107,7 +108,8 @@ def load_course(path: Path | str | None = None) -> Course:
     Raises
     ------
     CourseFileError
-        If the file is missing, is not valid YAML, or has a missing, unknown or malformed field.
+        If the file is missing, is not valid YAML, has a missing, unknown or malformed field, or names a
+        lesson twice.
     """
     import yaml
 
@@ -165,7 +167,15 @@ def fresh_notebook(lesson: Lesson) -> str:
 
 
 def _parse_lesson(path: Path, entry: Any) -> Lesson:
-    """Return the lesson of an entry of course.yml; `CourseFileError` if a field is missing or malformed."""
+    """Return the lesson of an entry of course.yml, with its texts in the chosen language.
+
+    Title, question, hardware and objectives are translated. ``path`` is for messages only, no file is read.
+
+    Raises
+    ------
+    CourseFileError
+        If a field is missing, unknown or malformed.
+    """
     required = ("id", "file", "title", "minutes", "question")
     fields = entry if isinstance(entry, dict) else {}
     if not all(isinstance(fields.get(key), (str, int)) for key in required):

@@ -46,7 +46,7 @@ class Abilities:
 
     ``memory`` is in bytes (None if the device shares the host's). ``bf16`` and ``tf32`` are whether the
     hardware is known to support them natively: False if emulated, and for MPS, which does not tell.
-    ``capability`` is the CUDA compute capability, such as ``"8.6"``, or "".
+    ``capability`` is the compute capability of a CUDA or simulated device, such as ``"8.6"``, else "".
     """
 
     device: torch.device
@@ -145,12 +145,14 @@ def problem_with(device: torch.device) -> str | None:
 
 
 def abilities(device: torch.device | str) -> Abilities:
-    """Return the capabilities of a device.
+    """Return a device's name, memory, native bfloat16 and TF32, and compute capability, as `Abilities`.
+
+    A device of another type than CUDA or ROCm, XPU, MPS and ``sim`` gets the CPU's.
 
     Parameters
     ----------
     device
-        A working device, such as ``torch.device("cuda:0")``.
+        A working device, such as ``torch.device("cuda:0")``; it isn't tested.
     """
     device = torch.device(device)
     if device.type == "cuda":

@@ -103,10 +103,11 @@ class Entry:
 
 @cache
 def entries(language: str = "en") -> tuple[Entry, ...]:
-    """Return the entries of all pages in a language, in the same order for each, so they can be paired.
+    """Return the entries of all pages in a language, by the pages' file names, then as they stand on a page.
 
-    ``language`` is a code, such as ``"zh"``; one without pages has no entries. ValueError, with the title,
-    for an entry that does not have the form of the regular expression `_ENTRY`.
+    The order is the same in each language, so entries can be paired. ``language`` is a code, such as
+    ``"zh"``; one without pages has no entries. The result is cached. ValueError, with the title, for an entry
+    that does not have the form of the regular expression `_ENTRY`.
     """
     result, heads = [], (re.escape(translation(language).gettext(head)) for head in _HEADS)
     form = re.compile(_ENTRY.format(*heads), re.DOTALL)
@@ -240,7 +241,7 @@ def _index() -> _Index:
 
 @cache
 def _words_by_initial() -> dict[str, list[str]]:
-    """Return the words of the index by their first letter."""
+    """Return the words of the index by their first letter; cached, so don't modify it."""
     known: dict[str, list[str]] = {}
     for word in _index().information:
         known.setdefault(word[0], []).append(word)

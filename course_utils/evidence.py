@@ -106,7 +106,7 @@ def recorded(
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the files of records in a folder."""
+    """Return the paths of the files of records in a folder, sorted by name."""
     return [path for path in sorted(folder.glob("*.json")) if kind_of_file(path)]
 
 
@@ -128,7 +128,10 @@ def read_records(path: Path) -> list[Measurement]:
 
 @lru_cache(maxsize=64)
 def _read_cached(path: Path, mtime_ns: int, size: int) -> tuple[Measurement, ...]:
-    """Return the results of a file; cached by path, modification time and size."""
+    """Return the results of a file; cached by path, modification time and size.
+
+    `RecordError` if it cannot be used.
+    """
     content = _load_cached(path, mtime_ns, size)
     try:
         return tuple(_measurement(content["machine"], result) for result in content["results"])
@@ -156,7 +159,10 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def _mtime_and_size(path: Path) -> tuple[int, int]:
-    """Return a file's modification time in ns and its size in bytes: the key of the caches."""
+    """Return a file's modification time in ns and its size in bytes: the key of the caches.
+
+    `RecordError` if the system doesn't tell them.
+    """
     try:
         stat = path.stat()
     except OSError as error:
@@ -168,7 +174,10 @@ def _mtime_and_size(path: Path) -> tuple[int, int]:
 
 @lru_cache(maxsize=64)
 def _load_cached(path: Path, _mtime_ns: int, _size: int) -> dict[str, Any]:
-    """Read and parse a file; the cache's key has its modification time and size."""
+    """Read and parse a file; cached by path, modification time and size.
+
+    The dict is shared by all callers, so don't modify it. Raises as `load`.
+    """
     try:
         content = files.parse(files.read_text(path), parse_constant=_reject_constant)
     except files.FileError as error:
@@ -212,7 +221,10 @@ def _parameter_text(name: str, value: Any) -> str:
 
 
 def _measurement(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -> Measurement:
-    """Return the `Measurement` of one result in a file of records; ``machine`` is the file's, if any."""
+    """Return the `Measurement` of one result in a file of records; ``machine`` is the file's, if any.
+
+    A malformed result raises KeyError, TypeError, AttributeError or ValueError.
+    """
     device = result["device"]
     part = "cpu" if device.startswith("cpu") else "device"
     same = ("experiment", "parameters", "median", "q1", "q3", "n", "unit", "quantity", "kind")
@@ -229,7 +241,7 @@ def _measurement(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -
 
 
 def _citation(source: Mapping[str, str] | None) -> str:
-    """Return a source as text: title, date and URL, or ""."""
+    """Return a source as text: its title, date and URL, as far as it has them; "" for none."""
     parts = map(source.get, ("title", "date", "url")) if source else ()
     return ", ".join(part for part in parts if part)
 

@@ -99,7 +99,7 @@ def _windows_memory_bytes() -> int:
 
 
 def _container_limit_bytes() -> int | None:
-    """Return the memory limit of the cgroup in bytes, or None."""
+    """Return the memory limit of the container's cgroup (version 2) in bytes; None without one."""
     with suppress(OSError, ValueError):  # without a limit the file has "max"
         return int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
     return None
@@ -128,7 +128,7 @@ def _find_driver() -> dict[str, Any]:
 
 
 def _nvidia_smi() -> str | None:
-    """Return the path of nvidia-smi, or None."""
+    """Return the path of nvidia-smi, on the PATH or where WSL and Windows have it; None if it isn't there."""
     if path := shutil.which("nvidia-smi"):
         return path
     candidates = (
@@ -139,7 +139,10 @@ def _nvidia_smi() -> str | None:
 
 
 def _nvidia_kernel_module_version() -> str | None:
-    """Return the version of the loaded NVIDIA kernel module (Linux), or None if there is none."""
+    """Return the version of the loaded NVIDIA kernel module (Linux), or None if there is none.
+
+    If its file doesn't say the version, a translated text that it is unknown.
+    """
     with suppress(OSError):
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
         version = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", text)
@@ -180,6 +183,8 @@ def _first_line(error: BaseException) -> str:
 def _add_torch_facts(facts: dict[str, Any]) -> None:
     """Add the facts that torch reports, in place: its build, the device, a kernel's result, native bf16.
 
+    ``facts`` must have ``torch`` and ``driver``, both dicts. ``device``, ``kernel`` and ``bf16`` stay unset
+    with a build for the CPU, or without a device that torch can use; ``bf16`` is None if the kernel failed.
     If torch cannot use the driver that was found, the reason becomes ``facts["driver"]["problem"]``.
     """
     import torch

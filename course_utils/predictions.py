@@ -120,7 +120,10 @@ class Prediction:
                 self.revealed = self.earlier = True
 
     def _measured_sentence(self, measured: Any, kind: str) -> str:
-        """Return a sentence with what was measured; if it is unusable, print why and return ""."""
+        """Return a sentence with what was measured; if it is unusable, print why and return "".
+
+        ``measured`` and ``kind`` are those of `reveal`.
+        """
         try:
             if not self.unit and hasattr(measured, "written"):
                 text, kind = measured.written(), measured.kind
@@ -222,7 +225,9 @@ def predict(
         Lesson and name, such as ``"04.amp-speed"``.
     guess
         The learner's guess, in place of ``todo()``: one non-negative number, or one of ``choices``. For
-        anything else a message is printed; nothing is raised.
+        anything else a message is printed and an earlier guess stays; nothing is raised. With ``todo()``, or
+        nothing, a guess of this session is dropped unless the answer has been revealed, and that of the
+        progress file restored, if there is one: its answer then counts as revealed.
     unit
         The unit the guess is in: ``"×"``, ``"%"``, ``"ms"``, ``"MiB"``, ...
     choices
@@ -234,7 +239,7 @@ def predict(
     -------
     Prediction
         The same object for the same id during a session. Running the cell again replaces the guess until
-        the answer is revealed; then it stays.
+        the answer is revealed; then the guess stays, also if there was none.
     """
     prediction = all_predictions.setdefault(prediction_id, Prediction(prediction_id))
     prediction.unit, prediction.choices = unit, choices
@@ -435,7 +440,11 @@ def _finite_number(value: Any) -> float:
 
 
 def _to_found(value: Any, unit: str, kind: str) -> Found:
-    """Return the argument of `Prediction.reveal` (numbers or measurements) as a `Found`."""
+    """Return the argument of `Prediction.reveal` (numbers or measurements) as a `Found` in ``unit``.
+
+    Numbers are in ``unit`` already and get ``kind``; measurements are converted and have their own kinds.
+    `UnusableError` for anything else.
+    """
     if hasattr(value, "median") and hasattr(value, "q1"):
         return _found_from_measurements([value], unit)
     if isinstance(value, list | tuple) and value:
@@ -448,7 +457,12 @@ def _to_found(value: Any, unit: str, kind: str) -> Found:
 
 
 def _found_from_measurements(measurements: Sequence[Any], unit: str) -> Found:
-    """Return the median and the range of measurements in ``unit``; `UnusableError` if theirs is another."""
+    """Return the median of the measurements' medians, their range, and their kinds, as a `Found` in ``unit``.
+
+    The range is from the lowest lower end of an interval to the highest upper one; a measurement without an
+    interval counts with its median. `UnusableError` if one isn't in ``unit``'s base unit, such as s for ms,
+    from which it is converted.
+    """
     base, size = to_base_unit(unit)
     lows, middles, highs = [], [], []
     for m in measurements:

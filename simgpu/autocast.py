@@ -77,9 +77,11 @@ def _is_eligible(x: Any) -> bool:
 
 
 def _cast(x: Any, dtype: torch.dtype) -> Any:
-    """Return a value cast to ``dtype`` if it is eligible, else unchanged; lists and tuples item by item.
+    """Return a value cast to ``dtype`` if `_is_eligible` says so, else the value itself.
 
-    The copy of a float32 leaf that requires a gradient (a weight) is cached until `clear_cache`.
+    Lists and tuples are cast item by item. The copy of a weight (a float32 leaf that requires a gradient) is
+    cached until `clear_cache`, and each call returns the same copy; with autocast's cache off, nothing is
+    cached. A copy made without gradients has no graph, so the weight is cast again once gradients are on.
     """
     if isinstance(x, (list, tuple)):
         return type(x)(_cast(item, dtype) for item in x)
@@ -98,7 +100,7 @@ def _cast(x: Any, dtype: torch.dtype) -> Any:
 
 
 def _cast_all(fixed_dtype: torch.dtype | None, op: Any) -> Callable[..., Any]:
-    """Return the autocast kernel that casts what is eligible to ``fixed_dtype``, then calls ``op``.
+    """Return the autocast kernel that casts the arguments by `_cast` to ``fixed_dtype``, then calls ``op``.
 
     None means the dtype of the autocast context in effect at the call.
     """
@@ -113,7 +115,10 @@ def _cast_all(fixed_dtype: torch.dtype | None, op: Any) -> Callable[..., Any]:
 
 
 def _float32_result(op: Any) -> Callable[..., Any]:
-    """Return the autocast kernel that casts the first argument to float32, unless ``dtype`` is passed."""
+    """Return the autocast kernel that casts the first argument to float32, unless ``dtype`` is passed.
+
+    Only the first is cast, and only if `_is_eligible` says so.
+    """
     names = [a.name for a in op._schema.arguments]
     position = names.index("dtype") if "dtype" in names else None
 
@@ -130,9 +135,9 @@ def _float32_result(op: Any) -> Callable[..., Any]:
 
 
 def _to_widest(op: Any) -> Callable[..., Any]:
-    """Return the autocast kernel that casts to float32 what is eligible, if its dtypes differ.
+    """Return the autocast kernel that casts the eligible tensors to float32 if their dtypes differ.
 
-    Tensors that are not (`_is_eligible`), such as those of integers, are neither cast nor compared.
+    Those that are not eligible (`_is_eligible`), such as integers, are neither cast nor compared.
     """
 
     def rule(*args: Any, **kwargs: Any) -> Any:

@@ -34,7 +34,10 @@ class Memory:
         self._block: Block = device.allocator.allocate(nbytes)
 
     def resize(self, nbytes: int) -> None:
-        """Replace the block by one of ``nbytes``, as a tensor that grows does."""
+        """Replace the block by one of ``nbytes``, as a tensor that grows does.
+
+        Both are allocated for a moment. The data aren't copied.
+        """
         block = self.device.allocator.allocate(nbytes)
         self.device.allocator.free(self._block)
         self._block, self.nbytes = block, nbytes
@@ -69,9 +72,9 @@ class Device:
         self.history: History | None = None  # while it is recorded
 
     def record_history(self, max_entries: int | None) -> None:
-        """Start to record the last ``max_entries`` allocator events; None stops recording.
+        """Start to record the last ``max_entries`` allocator events; None stops, and deletes the history.
 
-        If it is recording already, the history continues.
+        If it is recording already, the history continues, with the number of entries it has had.
         """
         history = None if max_entries is None else self.history or History(max_entries)
         self.history, self.allocator.on_event = history, None

@@ -183,7 +183,7 @@ def test_where_nobody_can_move_it_is_one_picture(monkeypatch, capsys):
 def test_the_still_picture_keeps_its_answer_folded(monkeypatch):
     shown = []
     monkeypatch.setattr(explorer, "show", lambda bundle: shown.append(bundle.html))
-    explorer.still(tiny())
+    explorer.show_still(tiny())
     asked, _, found = shown
     assert "How long?" in asked and "It grows." not in asked
     assert found.startswith("<details><summary>") and "<details open" not in found

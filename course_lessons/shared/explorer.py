@@ -61,7 +61,10 @@ class Control:
 def slider(
     label: str, values: Sequence[Any], start: Any = None, words: Callable[[Any], str] = str
 ) -> Control:
-    """Return a slider over ``values`` from ``start`` on; ``words(value)`` is a value's text."""
+    """Return a slider over ``values``; ``words(value)`` is a value's text.
+
+    It starts at the value ``start``, by default the first; ValueError if that is none of them.
+    """
     options = [(words(value), value) for value in values]
     return Control(label, options, values.index(start) if start is not None else 0)
 
@@ -126,7 +129,10 @@ class Explorer:
         return itertools.product(*(range(len(c.options)) for c in self.controls.values()))
 
     def at(self, positions: Sequence[int]) -> tuple[Figure, str]:
-        """Draw one combination of positions (indices); return the figure and its alternative text."""
+        """Draw one combination of positions (indices); return the figure and its alternative text.
+
+        The caller closes the figure.
+        """
         return self.draw(**self._values(positions))
 
     def part(self, positions: Sequence[int]) -> str:
@@ -153,7 +159,7 @@ class Explorer:
         elif how == "frames":
             show(Bundle(self._text(), page(self)))
         else:
-            still(self)
+            show_still(self)
 
     def _text(self) -> str:
         """Return the plain text of the explorer, for outputs without HTML."""
@@ -186,8 +192,11 @@ def form() -> str:
     return "live"
 
 
-def still(explorer: Explorer) -> None:
-    """Display the question with its answers, one static figure, and the explanation, collapsed."""
+def show_still(explorer: Explorer) -> None:
+    """Display the question with its answers, the figure at `Explorer.shown`, and the explanation, collapsed.
+
+    A line below the figure says each control's position.
+    """
     guesses = " · ".join(explorer.guesses)
     question_html = f"<b>{html.escape(explorer.question)}</b><br>{html.escape(guesses)}"
     show(Bundle(f"{explorer.question}\n{guesses}", question_html))

@@ -58,7 +58,10 @@ def checks() -> Iterator[tuple[str, Callable[[], str]]]:
 
 
 def _memory() -> str:
-    """Check the machine's memory."""
+    """Return the machine's memory, as text; `NotReady` if it is less than `ENOUGH_MEMORY`.
+
+    Memory of unknown size passes.
+    """
     from course_utils.doctor import ENOUGH_MEMORY
     from course_utils.machine_facts import memory_gb
 
@@ -73,7 +76,7 @@ def _memory() -> str:
 
 
 def _disk() -> str:
-    """Check the free space of the working directory's disk."""
+    """Return the free space of the working directory's disk, as text; `NotReady` below `DISK_GB`."""
     free = shutil.disk_usage(Path.cwd()).free / 1e9
     if free < DISK_GB:
         raise NotReady(
@@ -83,7 +86,10 @@ def _disk() -> str:
 
 
 def _packages() -> str:
-    """Check that the required packages are installed."""
+    """Return how many packages were found, as text; `NotReady`, with the names, if some aren't installed.
+
+    They are looked for, not imported.
+    """
     missing = [name for name in _MODULES.split() if importlib.util.find_spec(name) is None]
     if missing:
         raise NotReady(
@@ -95,7 +101,7 @@ def _packages() -> str:
 
 
 def _device() -> str:
-    """Check by `examine` that torch works; return its advice."""
+    """Return the advice of `examine`; `NotReady`, with it, if torch doesn't work."""
     from course_utils.doctor import examine
 
     report = examine()
@@ -105,7 +111,7 @@ def _device() -> str:
 
 
 def _data() -> str:
-    """Check that the digits load."""
+    """Return how many training digits load, as text; `NotReady`, with the error, if they don't."""
     from course_utils.data import load_digits
 
     try:
@@ -117,14 +123,17 @@ def _data() -> str:
 
 
 def _progress() -> str:
-    """Check that the progress file's folder is writable."""
+    """Return a text that the progress file's folder can be written; `NotReady` if it can't."""
     from course_utils.progress_file import progress_file
 
     return _writable(progress_file().parent, _("set COURSE_PROGRESS to a file that can be written"))
 
 
 def _writable(folder: Path, fix: str) -> str:
-    """Check that files can be created in a folder; ``fix`` says what to do if not."""
+    """Return a text that files can be created in a folder; `NotReady`, with ``fix``, what to do, if not.
+
+    The folder is created if it is not there.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -139,7 +148,10 @@ def _writable(folder: Path, fix: str) -> str:
 
 
 def _lessons() -> str:
-    """Check that each lesson's notebook is there and is valid JSON."""
+    """Return the number of lessons' notebooks beside course.yml, as text.
+
+    `NotReady`, with the files' names, if some are missing or not valid JSON. Translations aren't checked.
+    """
     from course_utils.course import load_course
     from course_utils.files import parse, read_text
 
@@ -161,7 +173,10 @@ def _lessons() -> str:
 
 
 def _kernel() -> str:
-    """Check that a Jupyter kernel starts and imports the course."""
+    """Return how long a Jupyter kernel takes to start and import the course and torch, as text.
+
+    `NotReady`, with what the kernel said, if it can't, or if either takes over `KERNEL_SECONDS`.
+    """
     from jupyter_client.manager import run_kernel
 
     start, outputs = perf_counter(), []

@@ -18,7 +18,11 @@ WINDOWS_CUDA = "cu130"  # for `cuda` on Windows, where PyPI's torch has no CUDA;
 
 
 def add_torch_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the options `--torch`, the build of PyTorch, and `--index`, a mirror, set for pip and uv."""
+    """Add the options `--torch`, the build of PyTorch, and `--index`, a mirror for pip and uv.
+
+    `--index` sets PIP_INDEX_URL and UV_DEFAULT_INDEX in ``os.environ`` while the arguments are parsed;
+    ``args.index`` stays None.
+    """
     parser.add_argument(
         "--torch",
         metavar="auto|cpu|cuda|keep|SPEC",
@@ -80,7 +84,10 @@ def uv_install_arguments(choice: str, work: Path) -> list[str]:
 
 
 def index_url(choice: str) -> str | None:
-    """Return the URL of PyTorch's own index that has the build of a choice; None if PyPI has it."""
+    """Return the URL of PyTorch's own index that has the build of a choice; None if PyPI has it.
+
+    ``"auto"`` means CUDA if nvidia-smi is on the PATH, else the CPU.
+    """
     if choice == "auto":
         choice = "cuda" if shutil.which("nvidia-smi") else "cpu"
     choice = _resolve_on_windows(choice)

@@ -118,8 +118,12 @@ class Exercise:
     def result(self, answer: Any) -> Result:
         """Check an answer and return the result, without showing or recording it.
 
-        Exceptions of the answer become part of the result; what it prints is captured in ``printed``. The
-        time limit, and what is restored afterwards, are those of `guard.run`.
+        Exceptions of the answer become part of the result; what it prints is captured in ``printed``. An
+        answer that still has ``todo()`` isn't run. Over the time limit it is *not yet*. What is restored
+        afterwards is what `guard.run` restores.
+
+        If the simulated GPU is in a worker process, a function runs there: what it changes here is lost. One
+        that can't be sent there runs here.
 
         Parameters
         ----------
@@ -145,7 +149,11 @@ class Exercise:
         return dataclasses.replace(result, printed=output.text())
 
     def or_reference(self, answer: Any) -> Any:
-        """Return the answer if it is right, else the reference, so that later cells work with either."""
+        """Return the answer if it is right, else the reference, so that later cells work with either.
+
+        The answer is checked again; nothing is shown or recorded. For a value, the reference is the function
+        that returns it.
+        """
         return answer if self.result(answer).outcome == "right" else self.reference
 
     def hint(self) -> None:
@@ -222,7 +230,7 @@ class Exercise:
         return Result(self.id, "not_tried", text=text)
 
     def _not_yet(self, diagnosis: str, seen: str, expected: str = "") -> Result:
-        """Return the result of a refusal, with the text of its diagnosis."""
+        """Return the result of a refusal, with its diagnosis's text; ``"wrong-value"`` if it has none."""
         texts = {**COMMON, **self.diagnoses}
         # A check that exercises share may give a diagnosis for which this one has no text.
         diagnosis = diagnosis if diagnosis in texts else "wrong-value"

@@ -28,7 +28,7 @@ class Deadlock(RuntimeError):
 
 
 class Mismatch(RuntimeError):
-    """Ranks call different collectives, or a message's two sides differ in size or dtype."""
+    """Ranks call different collectives, or a message's two sides differ in number of elements or dtype."""
 
 
 @dataclass
@@ -166,8 +166,10 @@ class Cluster:
         """Post a point-to-point send or receive that ``rank`` has called.
 
         If the matching call of ``peer`` is pending (first in, first out), queue the transfer as an event: the
-        scheduler starts it, copies the data and completes both works. Otherwise the call becomes pending. If
-        sizes or dtypes differ, the run fails with `Mismatch`.
+        scheduler starts it, copies the data and completes both works. Otherwise the call becomes pending.
+
+        If the two numbers of elements or the dtypes differ, the rank's thread ends with `Abort`, and `run`
+        raises `Mismatch`. The shapes may differ.
         """
         src, dst = (rank, peer) if is_send else (peer, rank)
         counterparts = self._pending_p2p[src, dst, not is_send]
@@ -221,7 +223,7 @@ class Cluster:
     def post_collective(self, work: Work, combine: Combine, root: int | None) -> None:
         """Post a rank's call of a collective; when all ranks have called it, queue it as an event.
 
-        If the ranks' calls differ, the run fails with `Mismatch`.
+        If the ranks' calls differ, this rank's thread ends with `Abort`, and `run` raises `Mismatch`.
         """
         dist = work._dist
         if dist._collectives == len(self._collectives):
@@ -265,14 +267,18 @@ class Cluster:
         )
 
     def _fail(self, error: Exception) -> None:
-        """End the run with an error that no rank can catch."""
+        """Raise `Abort`, which ends the calling rank's thread; `run` then raises ``error``."""
         self._failure = error
         raise Abort
 
     # Called by the run
 
     def _let_run(self, dist: Dist, deadline: float, limit: float) -> None:
-        """Run a rank until it waits or has finished; raise its exception, or the run's failure."""
+        """Run a rank until it waits or has finished; raise its exception, or the run's failure.
+
+        TimeoutError if the run has taken longer than ``limit``. PyTorch's global generator is left as
+        the rank left it.
+        """
         __tracebackhide__ = True
         torch.set_rng_state(dist._rng)
         self._running = dist

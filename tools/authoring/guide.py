@@ -21,7 +21,10 @@ _QUOTE = re.compile(r"^- \*(?P<title>.*?)\*, `(?P<diagnosis>.*?)`: “.*?”", r
 
 
 def sections(course: Course, lesson: Lesson) -> dict[str, list[Exercise]]:
-    """Return the exercises of each section (level-2 heading) of a lesson, in the notebook's order."""
+    """Return the exercises by section (title of a level-2 heading) of a lesson, in the notebook's order.
+
+    The notebook is the English one, so the titles are too. A section may have no exercises.
+    """
     known = {exercise.id: exercise for exercise in exercises.lesson(lesson.id)}
     parts: dict[str, list[Exercise]] = {}
     for cell in read(course.path.parent / lesson.file).cells:
@@ -36,7 +39,8 @@ def sections(course: Course, lesson: Lesson) -> dict[str, list[Exercise]]:
 def render(course: Course, text: str, translated: Callable[[str], str] = str) -> str:
     """Return the text of workshop/lessons.md with its lists of exercises and quoted diagnoses updated.
 
-    ``translated`` is called with a section's title; the exercises are listed in the process's language.
+    ``text`` has the sections' untranslated titles: ``translated(title)`` is written in their place. Exercises
+    and diagnoses are in the process's language. A lesson without a notebook stays as it is.
     """
     parts = re.split(r"(?=^## \d\d · )", text, flags=re.MULTILINE)
     lessons = {f"## {lesson.id} · ": lesson for lesson in course.ready}
@@ -54,7 +58,12 @@ def _update_lesson(
     known: Iterable[Exercise],
     translated: Callable[[str], str],
 ) -> str:
-    """Return one lesson's part of the page, updated; ``parts`` maps a section's title to its exercises."""
+    """Return one lesson's part of the page, updated.
+
+    ``parts`` maps a section's untranslated title, as in ``text``, to its exercises; ``translated(title)`` is
+    written. A section that isn't in it gets no exercises. A quotation of an exercise or diagnosis that isn't
+    ``known`` stays.
+    """
     by_title = {exercise.title: exercise for exercise in known}
 
     def row(match: re.Match[str]) -> str:

@@ -29,6 +29,7 @@ def programs(course: Course) -> str:
     """Return a section for each program in handbook/templates, as Markdown.
 
     It has the program's docstring and a link, and a diff against the program that it extends (`GREW_FROM`).
+    Links are relative to ``handbook/``.
     """
     folder = course.path.parent.parent / PROGRAMS
     parts = []
@@ -58,8 +59,11 @@ def _badge(course: Course, name: str) -> str:
     return f"[![Open in Colab]({BADGES['Colab']})](https://colab.research.google.com/github/{path})"
 
 
-def errors(course: Course) -> str:
-    """Return a list for each page of errors, as Markdown: each entry's title and the messages it covers."""
+def error_lists(course: Course) -> str:
+    """Return a list for each page of errors, as Markdown: each entry's title and the messages it covers.
+
+    The entries are always the English ones. Links are relative to ``handbook/``.
+    """
     folder = course.path.parent.parent / "handbook" / "errors"
     parts, page = [], ""
     for entry in entries():
@@ -74,7 +78,10 @@ def errors(course: Course) -> str:
 
 
 def cards(course: Course) -> str:
-    """Return a table of the known NVIDIA cards, as Markdown, sorted by compute capability, then bandwidth."""
+    """Return a table of the known NVIDIA cards, as Markdown, sorted by compute capability, then bandwidth.
+
+    They are those of `simgpu.profiles`; ``course`` is not used.
+    """
     known = sorted(map(profiles.load, profiles.names()), key=lambda p: (p.capability, p.bandwidth))
     rows = [
         row(

@@ -19,7 +19,7 @@ from course_utils.course import Course, Lesson
 from course_utils.stubs import AuthoringError
 from tools.authoring import explorers, short_path
 from tools.authoring.cells import badges, executed_page_url, label, open_in, row, site
-from tools.authoring.handbook import cards, errors, programs
+from tools.authoring.handbook import cards, error_lists, programs
 from tools.authoring.links import translated_path
 from tools.authoring.practices import practices
 
@@ -111,7 +111,7 @@ PAGES = {
     "colab_links.md": {"lesson-links": lesson_links},
     "pyproject.toml": {"urls": urls},
     "simgpu/README.md": {"install": simgpu_install},
-    "handbook/errors.md": {"entries": errors},
+    "handbook/errors.md": {"entries": error_lists},
     explorers.PAGE: {"explorers": explorers.table},
     "handbook/practices.md": {"practices": practices},
     short_path.PAGE: {"short-path": short_path.table},

@@ -32,7 +32,10 @@ def find_browser() -> str | None:
 
 
 def sheet_html(root: Path, page: str, language: str = "en") -> str:
-    """Return a page of `SHEETS` as an HTML document laid out for one side of A4."""
+    """Return a page of `SHEETS`, in a language, as an HTML document laid out for one side of A4.
+
+    It loads the language's font, if there is one, from this machine.
+    """
     from nbconvert.filters.markdown import markdown2html
 
     orientation = SHEETS[page]
@@ -54,7 +57,8 @@ def sheet_html(root: Path, page: str, language: str = "en") -> str:
 def print_sheet(root: Path, page: str, pdf: Path, language: str = "en") -> list[str]:
     """Print a page of `SHEETS` to the file ``pdf``; return what is wrong, an empty list if nothing.
 
-    More than one sheet of paper counts as wrong; the file is written all the same.
+    More than one sheet of paper counts as wrong; the file is written all the same. No browser, or one that
+    fails or takes 120 s, counts too, and then nothing is written.
     """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         printed = Path(scratch) / "sheet.pdf"
@@ -74,7 +78,9 @@ def print_sheet(root: Path, page: str, pdf: Path, language: str = "en") -> list[
 def add_sheets(root: Path, folder: Path, language: str = "en") -> list[str]:
     """Print the sheets to PDFs beside their pages in the site's source, link them; return what is wrong.
 
-    Without a browser it prints a message and does nothing.
+    ``root`` is the repository, ``folder`` the site's source: of `SHEETS`, those it has are printed. Each call
+    adds the link again, also if printing failed, so call it once. Without a browser it prints a message and
+    does nothing.
     """
     there = [page for page in SHEETS if (folder / page).is_file()]
     if find_browser() is None:

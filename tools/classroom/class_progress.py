@@ -91,7 +91,10 @@ class Classroom:
         return [exercise for exercise in exercises_by_id().values() if exercise.id.split(".")[0] in begun]
 
     def only(self, lessons: Sequence[str]) -> Classroom:
-        """Return a copy that has only the attempts in these lessons, such as ``"01"``; learners all stay."""
+        """Return a copy that has only the attempts in these lessons, such as ``"01"``; learners all stay.
+
+        ``left_out`` and ``missing`` are the same lists as here.
+        """
         kept = [
             Learner(one.name, tuple(a for a in one.attempts if a.exercise.split(".")[0] in lessons))
             for one in self.learners
@@ -109,7 +112,10 @@ class Classroom:
         return sorted(pairs, key=lambda pair: -pair[2].tries)
 
     def misconceptions(self, most: int = 3) -> list[Misconception]:
-        """Return the ``most`` commonest diagnoses: exercises' own before general ones, then by learners."""
+        """Return the ``most`` commonest diagnoses: exercises' own before general ones, then by learners.
+
+        Each *not yet* counts, also of a learner who solved the exercise later.
+        """
         met: dict[tuple[str, str], list[str]] = {}
         for learner in self.learners:
             for attempt in learner.attempts:
@@ -174,12 +180,12 @@ def collect(folder: Path, names: Mapping[str, str] | None = None) -> Classroom:
 def read_names(path: Path) -> dict[str, str]:
     """Read the instructor's list of names, a CSV file; return names to show, by the names in hand-ins.
 
-    A line is ``name in the file,name to show``, or one name.
+    A line is ``name in the hand-in,name to show``; a single name is shown as it is. Empty lines are skipped.
 
     Raises
     ------
     FileError
-        If the file cannot be read or contains a name twice.
+        If the file cannot be read, or two lines have the same name in the hand-in or the same name to show.
     """
     try:
         rows = [row for row in csv.reader(read_text(path).splitlines()) if any(row)]
@@ -236,7 +242,7 @@ def _read(path: Path, folder: Path) -> tuple[str, datetime, list[object]]:
 
 
 def _entry(line: str) -> object:
-    """Return a progress file's line as a dict; None for a prediction or an incomplete line."""
+    """Return a progress file's line as a dict; None for a prediction or what is no JSON object."""
     try:
         entry = parse(line)
     except FileError:

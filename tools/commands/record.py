@@ -106,7 +106,10 @@ def _record(
     devices: Sequence[torch.device],
     record: Record,
 ) -> int:
-    """Measure the points that the record lacks (all of them with ``--again``); return the exit status."""
+    """Measure the points that the record lacks (all of them with ``--again``); return the exit status.
+
+    It is 1 if a measurement failed, else 0. Raises OSError if the file cannot be written.
+    """
     from tools.records.experiments import points
 
     if args.note is not None:
@@ -133,7 +136,10 @@ def _record(
 
 
 def _run(todo: Sequence[Point], record: Record) -> bool:
-    """Measure points and store their results; print which have none and why; return whether any failed."""
+    """Measure points and store their results; print which have none and why; return whether any failed.
+
+    A result that the record refuses (`RecordError`) counts as failed. The record is kept after each point.
+    """
     from course_utils import bar
     from course_utils.evidence import RecordError
     from tools.records.experiments import LeftOut, run_points
@@ -162,7 +168,7 @@ def _run(todo: Sequence[Point], record: Record) -> bool:
 
 
 def _group_by_reason(left_out: Sequence[tuple[Point, LeftOut]]) -> list[tuple[LeftOut, list[Point]]]:
-    """Group the points without a result by reason, experiment and device."""
+    """Return (reason, points) pairs: the points without a result by reason, experiment and device."""
     groups: dict[tuple[object, ...], list[Point]] = {}
     for point, why in left_out:
         groups.setdefault((why, point.experiment.name, point.device), []).append(point)
@@ -211,7 +217,11 @@ def _check(paths: Sequence[Path]) -> int:
 
 
 def _unknown_experiments(path: Path) -> list[str]:
-    """Return a sentence for each experiment, or its parameters, in a valid file that this copy lacks."""
+    """Return a sentence for each experiment in a valid file that this copy of the course lacks.
+
+    Listed is its name, or its label with the parameters if it has the experiment and doesn't take those; each
+    once. Published results are skipped.
+    """
     from course_utils import evidence
     from tools.records.experiments import REGISTRY
 

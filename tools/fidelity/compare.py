@@ -90,7 +90,10 @@ HOST = 1.0
 
 
 def seconds_of(workload: Calls | Copy | Collective, profile: Profile, host: bool = False) -> float:
-    """Return the modelled seconds on the device; with ``host``, of an eager call with the host's work."""
+    """Return the modelled seconds on the device; with ``host``, of an eager call with the host's work.
+
+    A copy or collective doesn't use ``host``. Calls in a loop take the longer of kernels and launches.
+    """
     if isinstance(workload, Copy):
         clock = Clock(0, profile, HostClock())
         return clock.copy_seconds(workload.direction, workload.bytes, workload.pinned)
@@ -109,7 +112,11 @@ def seconds_of(workload: Calls | Copy | Collective, profile: Profile, host: bool
 
 
 def compare_row(row: Row) -> Comparison | LeftOut:
-    """Return a row's measured value with the modelled one, or why it is not modelled."""
+    """Return a row's measured value with the modelled one, or why it is not modelled.
+
+    Only a row that raises `Unsupported`, or whose memory isn't modelled, is a `LeftOut`. Other exceptions are
+    raised.
+    """
     try:
         meaning, profile = interpret(row), profile_of(row.hardware)
         quantity, real = measured(row, meaning.amount)

@@ -65,7 +65,8 @@ def resnet(*depths: int, bottleneck=True, groups=1, squeeze=False, classes=CLASS
     """Return a ResNet, ResNeXt or SE-ResNeXt (He et al., 2015; Xie et al., 2016) for images of 3 channels.
 
     ``depths`` are the numbers of blocks in each stage; ``squeeze`` adds squeeze and excitation. A block is
-    two 3×3 convolutions, or a bottleneck of 1×1, 3×3, 1×1 with the stride on the 3×3 ("v1.5").
+    two 3×3 convolutions, or a bottleneck of 1×1, 3×3, 1×1 with the stride on the 3×3 ("v1.5"). More than one
+    of ``groups`` makes a ResNeXt, whose groups have 4 channels in the first stage; only bottlenecks use it.
     """
     layers: list[nn.Module] = [_conv_norm(3, 64, 7, 2, act=_relu), nn.MaxPool2d(3, 2, 1)]
     inside = 64

@@ -1,4 +1,8 @@
-"""Readers of rows of whole networks: which network, and which step its program runs."""
+"""Readers of rows of whole networks: which network, and which step its program runs.
+
+A reader returns the row's `Reading`. It raises `Unsupported` if the row does not say what it needs, if the
+network is not in `NETWORKS`, or if the step cannot be modelled.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +36,11 @@ _OWN = {"fp32": "strict", "tf32": "tf32", "fp16": "amp", "bf16": "amp_bf16"}
 
 
 def own_step(row: Row) -> Reading:
-    """``step:NETWORK`` with ``batch=8 size=224 mode=momentum``; dtypes of 16 bits mean autocast.
+    """Read ``step:NETWORK`` with ``batch=8 size=224 mode=momentum``; dtypes of 16 bits mean autocast.
 
     ``mode`` is as in `Step`; ``channels_last=True`` and ``fused=True`` may follow, and ``images=100`` if the
-    time is of that many images. A rate counts samples, or the tokens of a text.
+    time is of that many images. A rate counts samples, or the tokens of a text. Unsupported for another mode,
+    dtype or rate.
     """
     known = dict(re.findall(r"(\w+)=(\w+)", row.params))
     mode, dtype, unit = known.get("mode", ""), row.dtype, unit_of(row)
@@ -65,7 +70,16 @@ def _amount(row: Row, batch: int) -> int:
 
 
 def timm(row: Row) -> Reading:
-    """pytorch-image-models: the file's name gives precision, layout and PyTorch's version."""
+    """Return what a row of pytorch-image-models says: a step of training with Nesterov, or of inference.
+
+    Parameters give the batch and the image's side; the file's name precision, layout and PyTorch's version:
+    before 2.0, attention is not fused. A rate is of images, a time of one step.
+
+    Raises
+    ------
+    Unsupported
+        If the parameters lack one of these, the model was compiled, or the network is not in `NETWORKS`.
+    """
     task, name = row.workload.split()
     pattern = r"batch=(\d+)(?:\.0)? img=(\d+) .*file=(\w+)-(nchw|nhwc)-pt(\d+)\S*"
     parts = match(row, pattern, "batch, img and file")
@@ -195,7 +209,16 @@ _VIT = {  # batch, precision, optimiser, when gradients are cleared
 
 
 def vit_finetuning(row: Row) -> Reading:
-    """ViT-L/16 over CIFAR-10: 45,000 images to train, 5,000 to validate."""
+    """Return the training step of ViT-L/16 in a row over CIFAR-10: 45,000 images to train, 5,000 to validate.
+
+    In GB it is the peak of reserved memory, else the time of an epoch, as so many steps: an image of
+    validation counts a third.
+
+    Raises
+    ------
+    Unsupported
+        If the program is none of `_VIT`, or for a time if it steps the optimiser once in four batches.
+    """
     known = _VIT.get(row.params.partition(".py")[0])
     if known is None:
         raise Unsupported("several cards shared the work, or the network is not known here")

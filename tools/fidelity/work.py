@@ -102,7 +102,10 @@ class Reading(NamedTuple):
 
 @contextlib.contextmanager
 def tf32_allowed(matmul: bool, conv: bool) -> Iterator[None]:
-    """Within the context, allow or forbid TF32 in matrix products and convolutions; restore the settings."""
+    """Within the context, allow or forbid TF32 in matrix products and convolutions; restore the settings.
+
+    They are the process's: ``fp32_precision`` where PyTorch has it for convolutions, else ``allow_tf32``.
+    """
     new = hasattr(torch.backends.cudnn, "conv")  # the settings that newer releases keep
     name, values = ("fp32_precision", ("ieee", "tf32")) if new else ("allow_tf32", (False, True))
     modules = torch.backends.cuda.matmul, torch.backends.cudnn.conv if new else torch.backends.cudnn

@@ -156,9 +156,10 @@ class Output:
         return kept
 
     def error(self, attempt: int, exits: Mapping[int, int]) -> RankError | None:
-        """Return the error that made an attempt fail, or None.
+        """Return the error that made an attempt fail, or None; its ``ranks`` are all that had the same one.
 
-        An error that looks like a consequence of another rank's end is returned only if there is no other.
+        In order of preference: an exception, a signal, an exit code, and last what looks like a consequence
+        of another rank's end, a timeout first. Among equals, the rank that torchrun reported first.
 
         Parameters
         ----------
@@ -187,7 +188,10 @@ class Output:
         return replace(first, ranks=tuple(sorted(alike)))
 
     def _parse_traceback(self, rank: int, attempt: int) -> RankError | None:
-        """Parse the last traceback that a rank printed in an attempt; return None if there is none."""
+        """Return the error of the last traceback that a rank printed in an attempt; None if there is none.
+
+        Its ``kind`` is without the module, its message has at most `_MESSAGE_LINES` lines.
+        """
         texts = [
             _PREFIX.sub("", line.text)
             for line in self._lines
@@ -234,7 +238,7 @@ def exits(logs: Sequence[Path], per_node: int) -> dict[int, dict[int, int]]:
 
 
 def group(by_rank: Sequence[Sequence[str]]) -> list[str]:
-    """Label lines by rank; what all ranks printed alike stands once, as ``all ranks | ...``.
+    """Return the lines, labelled by rank; what all ranks printed alike stands once, as ``all ranks | ...``.
 
     Parameters
     ----------
@@ -287,7 +291,7 @@ def _new_lines(path: Path, file: _File, to_end: bool) -> list[str]:
 
 
 def _clean_message(lines: Sequence[str]) -> str:
-    """Join a message's lines, without the native call stack and source positions."""
+    """Return a message's lines joined, without the native call stack and source positions."""
     kept: list[str] = []
     for line in lines:
         if line.startswith(("Exception raised from", "frame #")) or _NATIVE_LOG.match(line):
@@ -297,7 +301,7 @@ def _clean_message(lines: Sequence[str]) -> str:
 
 
 def _signal_name(number: int) -> str:
-    """Return a signal's name, such as ``"SIGKILL"``."""
+    """Return a signal's name, such as ``"SIGKILL"``; ``"SIG99"`` for an unknown number."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -22,8 +22,13 @@ class Kill:
     after: str
 
 
-def check(script: Path, ranks: int, seconds: float, restarts: int, nodes: int, kill: Kill | None) -> None:
-    """Raise ``ValueError`` if arguments of ``run`` are invalid; the message says what is valid."""
+def check_arguments(
+    script: Path, ranks: int, seconds: float, restarts: int, nodes: int, kill: Kill | None
+) -> None:
+    """Raise ``ValueError`` if arguments of ``run`` are invalid; the message says what is valid.
+
+    The script must be a file, ``ranks`` a multiple of ``nodes``, and the rank to kill one of them.
+    """
     if not script.is_file():
         raise ValueError(
             _("there is no file {script!r} in {cwd}; run the cell that writes it first").format(
@@ -51,7 +56,10 @@ def check(script: Path, ranks: int, seconds: float, restarts: int, nodes: int, k
 
 
 def check_pytorch(ranks: int) -> None:
-    """Raise ``RuntimeError`` if PyTorch or Python lacks what a launch needs."""
+    """Raise ``RuntimeError`` if PyTorch or Python lacks what a launch needs.
+
+    That is psutil, torch.distributed, and gloo, or NCCL with a GPU for each of the ``ranks``.
+    """
     import torch
 
     psutil_or_error()
@@ -70,7 +78,10 @@ def check_pytorch(ranks: int) -> None:
 
 
 def options(ranks: int, nodes: int, restarts: int) -> list[str]:
-    """Return torchrun's command-line options; with several nodes, the rendezvous is at a free port."""
+    """Return torchrun's command-line options; with several nodes, the rendezvous is at a free port.
+
+    ``ranks`` is their number on all nodes; ``restarts`` how often, at most, torchrun starts them again.
+    """
     rendezvous = ["--standalone"]
     if nodes > 1:
         rendezvous = [f"--nnodes={nodes}", "--rdzv-backend=c10d"]
@@ -80,7 +91,11 @@ def options(ranks: int, nodes: int, restarts: int) -> list[str]:
 
 
 def environment(ranks: int, folder: str, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables for torchrun and its ranks; ``given`` takes precedence."""
+    """Return the environment variables for torchrun and its ranks; ``given`` takes precedence.
+
+    They include this process's own, without torchrun's; ``folder`` is for a progress file of theirs.
+    PYTHONPATH also gets the project's folder, unless the course is installed.
+    """
     # Leave out what would change torchrun's options, or is from a torchrun that started this process.
     inherited = {
         name: value

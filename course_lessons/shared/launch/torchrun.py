@@ -101,7 +101,7 @@ def run(
     >>> done = run("work/train.py", "--epochs", "2", ranks=2, seconds=60)
     """
     script = Path(script)
-    prepare.check(script, ranks, seconds, restarts, nodes, kill)
+    prepare.check_arguments(script, ranks, seconds, restarts, nodes, kill)
     prepare.check_pytorch(ranks)
     say = (lambda line: None) if quiet else print
     torchrun_arguments = [*prepare.options(ranks, nodes, restarts), str(script), *map(str, arguments)]
