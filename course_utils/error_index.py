@@ -214,7 +214,10 @@ class _Index:
 
 @cache
 def _index() -> _Index:
-    """Build the search index of all entries, in all languages."""
+    """Return the search index of all entries, in all languages; cached.
+
+    ValueError if a language has more or fewer entries than English.
+    """
     counts, names, aliases, chinese = [], [], [], []
     translations = [entries(language) for language in languages()[1:]]
     for entry, *translated in zip(entries(), *translations, strict=True):

@@ -96,7 +96,11 @@ class _Event:
 
 
 class Cluster:
-    """The ranks, their links, and the scheduler that runs one rank at a time."""
+    """The ranks, their links, and the scheduler that runs one rank at a time.
+
+    Each rank gets a deep copy of ``arguments``, and the rank before them. ``latency`` is in seconds,
+    ``bandwidth`` in bytes per second; with a ``card``, its figures take their place.
+    """
 
     def __init__(
         self,

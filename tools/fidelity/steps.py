@@ -111,7 +111,10 @@ def _require_one_gpu(row: Row) -> None:
 
 
 def nvidia_images(row: Row) -> Reading:
-    """NVIDIA's inference or training of a ResNet; with autocast, images are in channels_last."""
+    """Return NVIDIA's step of inference or training of a ResNet; with autocast, in channels_last.
+
+    Training's batch is that of `_BATCH`, because rows don't state it. A rate is of images.
+    """
     name, task = row.workload.split()
     network, amp = _NVIDIA[name], row.dtype == "amp"
     if task == "inference":
@@ -123,10 +126,11 @@ def nvidia_images(row: Row) -> Reading:
 
 
 def lambda_labs(row: Row) -> Reading:
-    """Lambda: training of a ResNet-50 on images, or of BERT on questions of 384 tokens.
+    """Return Lambda's training step of a ResNet-50 on images, or of BERT on questions of 384 tokens.
 
     They run NVIDIA's ResNet-50 without its option for the layout, so channels come second, also with
-    autocast. Their images are synthetic, so no loader is waited for.
+    autocast. Their images are synthetic, so no loader is waited for. The value is a rate, of
+    samples. Unsupported for other networks or several cards.
     """
     name = row.workload.removeprefix("train ")
     if name not in ("resnet50", "bert_base_squad", "bert_large_squad"):
@@ -156,10 +160,10 @@ _IMAGES: dict[str, tuple[str, tuple[tuple[str, object], ...]]] = {
 
 
 def hugging_face(row: Row) -> Reading:
-    """Hugging Face: BERT with a score for each word, or image models with unfused attention.
+    """Return Hugging Face's step: BERT with a score for each word, or image models with unfused attention.
 
     BERT is trained on the sum of its scores. Its inference generates one word after the other from the whole
-    text: the last pass has the most memory.
+    text: the last pass has the most memory. Unsupported if it was compiled, or for another image model.
     """
     if "compile default" in row.params:
         raise Unsupported(COMPILED)
@@ -177,7 +181,10 @@ def hugging_face(row: Row) -> Reading:
 
 
 def faster_transformer(row: Row) -> Reading:
-    """FasterTransformer: BERT's layers alone in TorchScript, whose operator fusion is not modelled."""
+    """Return FasterTransformer's step: BERT's layers alone, in TorchScript, whose fusion is not modelled.
+
+    Unsupported for its other rows, whose kernels are not PyTorch's.
+    """
     if "TorchScript" not in row.workload:
         raise Unsupported("its kernels are not PyTorch's")
     options = (("head", ""), ("embedded", False))
@@ -190,7 +197,10 @@ def faster_transformer(row: Row) -> Reading:
 
 
 def cifar_epoch(row: Row) -> Reading:
-    """One epoch of ResNet-50 over the 50,000 images of CIFAR-10, enlarged to 224 × 224."""
+    """Return the step of ResNet-50 on CIFAR-10's images, enlarged to 224 × 224; Unsupported if compiled.
+
+    The value is the time of an epoch, 50,000 images.
+    """
     if not row.params.startswith("non_compiled"):
         raise Unsupported(COMPILED)
     step = Step("resnet50", 128, 224, "tf32", "adam", clear="between", options=(("classes", 10),))
@@ -247,7 +257,11 @@ _BOOK: tuple[dict[str, object], ...] = (
 
 
 def book(row: Row) -> Reading:
-    """GPT-2 in eight batches of 1,024 tokens, in the versions of a book's program that becomes faster."""
+    """Return GPT-2's step, a batch of 8 × 1,024 tokens, in a version of a book's program that becomes faster.
+
+    In GB, which are of 2^30 bytes, it is the peak of reserved memory, else a rate of tokens. Unsupported for
+    the versions that are compiled.
+    """
     program = re.match(r"(?:00_orig|cumulative: (\d+)) ", row.params)
     number = int(program[1] or 0) if program else len(_BOOK)
     if number >= len(_BOOK):
@@ -262,10 +276,11 @@ def book(row: Row) -> Reading:
 
 
 def llm_foundry(row: Row) -> Reading:
-    """MPT whose weights are sharded over the cards of one machine: what one of them computes.
+    """Return the step of an MPT whose weights are sharded over one machine's cards: what one card computes.
 
     The optimiser is left out, because each card updates its own shard once in many batches, and so is the
-    communication among the cards.
+    communication among the cards. The rate is of tokens. Unsupported for other metrics than the throughput,
+    for more than 8 cards, and for dtypes without bfloat16.
     """
     if row.metric != "throughput":
         raise Unsupported("the same run's tokens a second say it as well")
@@ -281,7 +296,10 @@ def llm_foundry(row: Row) -> Reading:
 
 
 def lit_gpt(row: Row) -> Reading:
-    """Memory of a Llama that generates one token at a time; its key-value cache is neglected."""
+    """Return the step of a Llama 2 that generates one token at a time; its key-value cache is neglected.
+
+    Unsupported if it is trained, quantised, or another network.
+    """
     if "Single-GPU Inference" not in row.params:
         raise Unsupported("a part of its weights is trained, on texts of unsaid length")
     if "Quantization=None" not in row.params:
@@ -291,7 +309,10 @@ def lit_gpt(row: Row) -> Reading:
 
 
 def torchtune(row: Row) -> Reading:
-    """Llama 3.2 3B on packed texts of 4,096 tokens; runs that differ in more than one setting are refused."""
+    """Return the training step of Llama 3.2 3B on two packed texts of 4,096 tokens.
+
+    A rate is of tokens, a time of one step. Unsupported unless packing is the setting that was added last.
+    """
     if not row.params.endswith("+ Packed Dataset"):
         raise Unsupported("its texts are of unsaid length, or it was compiled or quantised")
     step = Step("llama_3.2_3b", 2, 4096, "bf16", "adamw_fused", clear="never")

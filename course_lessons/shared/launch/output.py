@@ -221,7 +221,7 @@ class Output:
 
 
 def exits(logs: Sequence[Path], per_node: int) -> dict[int, dict[int, int]]:
-    """Parse torchrun's logs, one a node; return the failed ranks' exit codes, by attempt, then by rank.
+    """Parse torchrun's logs, one per node; return the failed ranks' exit codes, by attempt, then by rank.
 
     Attempts count from 0; a signal's code is negative. Ranks ended by torchrun (SIGTERM) are left out.
     """
