@@ -169,7 +169,7 @@ def fresh_notebook(lesson: Lesson) -> str:
 def _parse_lesson(path: Path, entry: Any) -> Lesson:
     """Return the lesson of an entry of course.yml, with its texts in the chosen language.
 
-    Title, question, hardware and objectives are translated. ``path`` is for messages only, no file is read.
+    Title, question, hardware and objectives are translated. ``path`` is only named in messages.
 
     Raises
     ------

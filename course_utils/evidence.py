@@ -161,7 +161,7 @@ def load(path: Path) -> dict[str, Any]:
 def _mtime_and_size(path: Path) -> tuple[int, int]:
     """Return a file's modification time in ns and its size in bytes: the key of the caches.
 
-    `RecordError` if the system doesn't tell them.
+    `RecordError` if there is no such file, or it can't be reached.
     """
     try:
         stat = path.stat()
@@ -176,7 +176,7 @@ def _mtime_and_size(path: Path) -> tuple[int, int]:
 def _load_cached(path: Path, _mtime_ns: int, _size: int) -> dict[str, Any]:
     """Read and parse a file; cached by path, modification time and size.
 
-    The dict is shared by all callers, so don't modify it. Raises as `load`.
+    The dict is shared by all callers, so don't modify it. `RecordError` as for `load`.
     """
     try:
         content = files.parse(files.read_text(path), parse_constant=_reject_constant)

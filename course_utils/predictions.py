@@ -460,8 +460,8 @@ def _found_from_measurements(measurements: Sequence[Any], unit: str) -> Found:
     """Return the median of the measurements' medians, their range, and their kinds, as a `Found` in ``unit``.
 
     The range is from the lowest lower end of an interval to the highest upper one; a measurement without an
-    interval counts with its median. `UnusableError` if one isn't in ``unit``'s base unit, such as s for ms,
-    from which it is converted.
+    interval counts with its median. Each must be in the base unit of ``unit``, such as s for ms, and is
+    converted; else `UnusableError`.
     """
     base, size = to_base_unit(unit)
     lows, middles, highs = [], [], []

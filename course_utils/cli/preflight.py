@@ -151,6 +151,7 @@ def _lessons() -> str:
     """Return the number of lessons' notebooks beside course.yml, as text.
 
     `NotReady`, with the files' names, if some are missing or not valid JSON. Translations aren't checked.
+    `CourseFileError` if course.yml itself can't be read.
     """
     from course_utils.course import load_course
     from course_utils.files import parse, read_text

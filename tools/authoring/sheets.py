@@ -78,9 +78,9 @@ def print_sheet(root: Path, page: str, pdf: Path, language: str = "en") -> list[
 def add_sheets(root: Path, folder: Path, language: str = "en") -> list[str]:
     """Print the sheets to PDFs beside their pages in the site's source, link them; return what is wrong.
 
-    ``root`` is the repository, ``folder`` the site's source: of `SHEETS`, those it has are printed. Each call
-    adds the link again, also if printing failed, so call it once. Without a browser it prints a message and
-    does nothing.
+    ``root`` is the repository, ``folder`` the site's source. The pages of `SHEETS` that it has are printed.
+    Each call adds the link again, also if printing failed, so call it once. Without a browser it prints a
+    message and does nothing.
     """
     there = [page for page in SHEETS if (folder / page).is_file()]
     if find_browser() is None:

@@ -114,6 +114,7 @@ def nvidia_images(row: Row) -> Reading:
     """Return NVIDIA's step of inference or training of a ResNet; with autocast, in channels_last.
 
     Training's batch is that of `_BATCH`, because rows don't state it. A rate is of images.
+    KeyError for another network or, in training, another dtype than `_BATCH` has.
     """
     name, task = row.workload.split()
     network, amp = _NVIDIA[name], row.dtype == "amp"
