@@ -464,7 +464,7 @@ def explain(error: BaseException | str | None = None) -> None:
     from .this_machine import in_notebook
 
     error = getattr(sys, "last_value", None) if error is None else error
-    text = "Nothing has failed in this session yet. After an error, explain() says what it means."
+    text = _("Nothing has failed in this session yet. After an error, `explain()` says what it means.")
     if error is not None:
         error_text = error if isinstance(error, str) else "".join(traceback.format_exception(error))
         found = find(error_text)

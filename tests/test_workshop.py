@@ -272,6 +272,14 @@ def test_what_is_missing_is_said_with_what_to_do(monkeypatch, tmp_path, capsys, 
     assert re.match(rf"✗ {name} +\S.*\n\nNot ready", capsys.readouterr().out)
 
 
+def test_a_damaged_table_of_contents_is_a_failed_check(monkeypatch, tmp_path):
+    damaged = tmp_path / "course.yml"
+    damaged.write_text("lessons: [", encoding="utf-8")
+    monkeypatch.setattr("course_utils.course.course_file", lambda: damaged)
+    with pytest.raises(preflight.NotReady, match="is not valid YAML"):
+        preflight._lessons()
+
+
 @pytest.mark.slow
 def test_a_kernel_that_cannot_import_the_course_is_found(monkeypatch):
     monkeypatch.setattr(preflight, "_IN_KERNEL", "import no_such_module")

@@ -150,13 +150,16 @@ def _writable(folder: Path, fix: str) -> str:
 def _lessons() -> str:
     """Return the number of lessons' notebooks beside course.yml, as text.
 
-    `NotReady`, with the files' names, if some are missing or not valid JSON. Translations aren't checked.
-    `CourseFileError` if course.yml itself can't be read.
+    `NotReady`, with the files' names, if some are missing or not valid JSON, or course.yml can't be read.
+    Translations aren't checked.
     """
-    from course_utils.course import load_course
+    from course_utils.course import CourseFileError, load_course
     from course_utils.files import parse, read_text
 
-    course = load_course()
+    try:
+        course = load_course()
+    except CourseFileError as error:
+        raise NotReady(str(error)) from error
     damaged = []
     for lesson in course.ready:
         try:

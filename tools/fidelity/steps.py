@@ -114,15 +114,19 @@ def nvidia_images(row: Row) -> Reading:
     """Return NVIDIA's step of inference or training of a ResNet; with autocast, in channels_last.
 
     Training's batch is that of `_BATCH`, because rows don't state it. A rate is of images.
-    KeyError for another network or, in training, another dtype than `_BATCH` has.
+    Unsupported for another network or, in training, another dtype than `_BATCH` has.
     """
     name, task = row.workload.split()
+    if name not in _NVIDIA:
+        raise Unsupported("the network is not known here")
     network, amp = _NVIDIA[name], row.dtype == "amp"
     if task == "inference":
         (batch,) = field(row, "batch")
         return _reading(Step(network, batch, 224, row.dtype, "infer", amp), amount=_amount(row, batch))
     _require_one_gpu(row)
-    batch = _BATCH[network][row.dtype]
+    batch = _BATCH.get(network, {}).get(row.dtype)
+    if batch is None:
+        raise Unsupported("the batch is not known here")
     return _reading(Step(network, batch, 224, row.dtype, "momentum", amp, amp), amount=batch)
 
 
