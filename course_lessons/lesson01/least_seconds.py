@@ -66,9 +66,10 @@ EXERCISE = Exercise(
     id="01.least_seconds",
     title="Which limit do you hit?",
     task="A piece of work needs `flops` FLOPs (0 for a copy) and moves `bytes_moved` bytes. The device "
-    "computes at most `peak_flops` FLOPs per second and moves at most `bandwidth` bytes per second. It does "
-    "both at the same time. Return a pair. First the least number of seconds that the work can take, then "
-    "the limit that decides it, `'compute'` or `'memory'`.",
+    "computes at most `peak_flops` FLOPs per second and moves at most `bandwidth` bytes per second. It "
+    "does both at the same time. Return a pair. First the least number of seconds that the work can "
+    "take, then the limit that decides it, `'compute'` or `'memory'`. If both take equally long, you may "
+    "name either.",
     level=2,
     minutes=8,
     hints=(

@@ -88,10 +88,11 @@ _MISTAKES = known_mistakes_of(
 EXERCISE = Exercise(
     id="01.pick_device",
     title="Choose, and do not trust",
-    task="`available` lists the kinds that PyTorch reports. It holds some of `'cuda'`, `'xpu'` and `'mps'`, "
-    "in any order, or none of them. `works(kind)` tries a small product there and returns whether the "
-    "result was right. You may call it only for kinds in the list. Return the first of `'cuda'`, `'xpu'`, "
-    "`'mps'` that is available **and** works. If there is none, return `'cpu'`.",
+    task="PyTorch may report a device on which nothing runs. `available` lists the kinds that it "
+    "reports. It holds some of `'cuda'`, `'xpu'` and `'mps'`, in any order, or none of them. "
+    "`works(kind)` tries a small product there and returns whether the result was right. You may call it "
+    "only for kinds in the list. Return the first of `'cuda'`, `'xpu'`, `'mps'` that is available "
+    "**and** works. If there is none, return `'cpu'`.",
     level=1,
     minutes=6,
     hints=(

@@ -93,10 +93,11 @@ _MISTAKES = known_mistakes_of(
 EXERCISE = Exercise(
     id="01.time_it",
     title="An honest timer",
-    task="`launch()` puts one piece of work into a device's queue and returns at once. "
-    "`synchronize()` waits until the queue is empty. `clock()` reads the time in seconds. Launch once "
-    "without counting it. Then time `repeats` launches, each by itself, and return the **median** time. The "
-    "queue may already hold someone else's work when your function is called. `statistics` is imported.",
+    task="`launch()` puts one piece of work into a device's queue and returns at once. `synchronize()` "
+    "waits until the queue is empty. `clock()` reads the time in seconds. Launch once without counting "
+    "it. Then time `repeats` launches, each by itself, and return the **median** time. The queue may "
+    "already hold someone else's work when your function is called. `statistics` is imported, and "
+    "`statistics.median` takes a list of times.",
     level=2,
     minutes=12,
     hints=(

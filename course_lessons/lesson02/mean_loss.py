@@ -80,10 +80,11 @@ def _check_answer(answer, judge):
 EXERCISE = Exercise(
     id="02.mean_loss",
     title="Load while the device computes",
-    task="`batches` yields tensors of one shape in **pinned** host memory; the host takes time to load each, "
-    "now more, now less. `step(x)` takes a batch on the device and gives its loss there, as a tensor; some "
-    "steps are longer than others. The loop below returns the right mean, but host, bus and device wait for "
-    "one another. Return the same number in at most three quarters of its (modelled) time.",
+    task="`batches` yields tensors of one shape in **pinned** host memory. The host takes time to load "
+    "each, and that time varies. `step(x)` takes a batch on the device and gives its loss there, as a "
+    "tensor. Some steps take longer than others. The loop below returns the right mean, but host, bus "
+    "and device wait for one another. Return the same number. Your version may take at most 75 % of the "
+    "modelled time of the loop below.",
     level=3,
     minutes=12,
     hints=(

@@ -79,9 +79,9 @@ def _diagnose_hidden_layers(module, x, device):
 EXERCISE = Exercise(
     id="02.tower",
     title="The layers that stayed behind",
-    task="`tower(sizes)` builds a network: a linear layer for each pair of neighbours in `sizes`, and a ReLU "
-    "after each but the last. It works on the CPU. But `.to(device)` leaves its layers behind, and the "
-    "optimiser doesn't find them. Fix it.",
+    task="`tower(sizes)` builds a network: a linear layer for each pair of neighbours in `sizes`, and a "
+    "ReLU after each but the last. It works on the CPU. But `.to(device)` leaves its layers behind, and "
+    "`parameters()` doesn't list them, so an optimiser wouldn't train them. Fix it.",
     level=1,
     minutes=6,
     hints=(

@@ -108,9 +108,10 @@ def _check_answer(answer, judge):
 EXERCISE = Exercise(
     id="02.train_step",
     title="Three faults in one step",
-    task="The step below has three faults. Fix one and run the check. Read the message that comes, and fix "
-    "the next one. One of the messages isn't about devices. In the end the step should train `model` on "
-    "`device` and return the logits as a NumPy array. The optimiser was made before the model was moved.",
+    task="The step below has three faults. Fix one and run the check. Read the message that comes, and "
+    "fix the next one. One of the messages isn't about devices. In the end the step should train `model` "
+    "on `device` and return the logits as a NumPy array. The optimiser was made before the model was "
+    "moved, but that isn't one of the faults.",
     level=2,
     minutes=8,
     hints=(

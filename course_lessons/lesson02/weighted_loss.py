@@ -87,9 +87,9 @@ def _check_answer(answer, judge):
 EXERCISE = Exercise(
     id="02.weighted_loss",
     title="A loss with weights",
-    task="`counts[k]` says how often class `k` occurs in the training data. Return an `nn.CrossEntropyLoss`, "
-    "ready for logits on `device`, in which class `k` has the weight total / (number of classes · "
-    "`counts[k]`): a rare class counts for more.",
+    task="`counts` is a list of integers, and `counts[k]` says how often class `k` occurs in the "
+    "training data. Return an `nn.CrossEntropyLoss`, ready for logits on `device`, in which class `k` "
+    "has the weight total / (number of classes · `counts[k]`): a rare class counts for more.",
     level=1,
     minutes=6,
     hints=(
