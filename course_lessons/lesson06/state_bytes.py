@@ -90,9 +90,9 @@ EXERCISE = Exercise(
     task="""
 Write `state_bytes(model, states_per_parameter)`: a dict of the bytes that training this model takes apart
 from activations, under the keys `"parameters"`, `"gradients"`, `"optimizer"` and `"buffers"`. A
-gradient may still be `None`, so compute from the parameters. The optimizer keeps `states_per_parameter` numbers (0 for plain SGD, 1 with momentum, 2 for
-Adam) for each trained number, in its dtype. A frozen parameter has neither a gradient nor a state. Dtypes
-differ, and a tensor that two layers share counts once.
+gradient may still be `None`, so compute from the parameters. The optimizer keeps `states_per_parameter`
+numbers (0 for plain SGD, 1 with momentum, 2 for Adam) for each trained number, in its dtype. A frozen
+parameter has neither a gradient nor a state. Dtypes differ, and a tensor that two layers share counts once.
 """,
     hints=(
         "Begin with one tensor. It holds `t.numel()` numbers, and each of them takes `t.element_size()` "
