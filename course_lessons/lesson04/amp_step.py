@@ -64,8 +64,8 @@ EXERCISE = Exercise(
     task="""
 Write `amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)`: one training step in mixed precision
 with `dtype` (float16 or bfloat16), on whatever device `x` is. `scaler` is a `GradScaler`, which may be
-disabled. Return the loss, unscaled, without its graph, and without waiting for it. Gradients of an earlier
-step may still be there.
+disabled. Return the unscaled loss as a detached tensor. Don't call `.item()`, which would wait.
+Gradients of an earlier step may still be there.
 """,
     hints=(
         "Ask which lines belong under autocast. Only the forward pass and the loss do, because the backward "

@@ -107,8 +107,9 @@ EXERCISE = Exercise(
     task="""
 Write `average_loss(model, batches, loss_fn)`: the mean loss of one sample, as a Python number.
 `batches` gives `(x, y)` pairs one at a time, of unequal size; `loss_fn(outputs, y)` is the mean over a
-batch. The model is in eval mode already; it and PyTorch's settings stay as they are. No graph may be built,
-and nothing may pile up from batch to batch: no activations, no outputs, no inputs.
+batch. The model is in eval mode already; don't switch it, and leave PyTorch's settings, such as grad
+mode, as you found them. No graph may be built, and nothing may pile up from batch to batch: no activations,
+no outputs, no inputs.
 """,
     hints=(
         "What do you carry from one batch to the next? A tensor that still has a graph keeps every "

@@ -99,8 +99,8 @@ EXERCISE = Exercise(
 `"capacity"`, `"free"` (what nobody holds), `"process"` (what this process holds), and of that `"allocated"`
 (tensors) and `"unallocated"` (reserved by PyTorch, and unused). Write `diagnose(message)`, which returns
 
-- `"fragmented"` where the request is no more than what is free and unallocated together;
-- else `"someone else"` where it would fit into that together with all that other processes hold;
+- `"fragmented"` if the request is at most free + unallocated;
+- else `"someone else"` if the request is at most free + unallocated + all that other processes hold;
 - else `"too large"`.
 """,
     hints=(

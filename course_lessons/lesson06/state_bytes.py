@@ -89,10 +89,10 @@ EXERCISE = Exercise(
     minutes=10,
     task="""
 Write `state_bytes(model, states_per_parameter)`: a dict of the bytes that training this model takes apart
-from activations, under the keys `"parameters"`, `"gradients"`, `"optimizer"` and `"buffers"`. No gradient
-need exist yet. The optimizer keeps `states_per_parameter` numbers (0 for plain SGD, 1 with momentum, 2 for
-Adam) for each trained number, in its dtype. A frozen parameter has neither a gradient nor a state. Dtypes
-differ, and a tensor that two layers share counts once.
+from activations, under the keys `"parameters"`, `"gradients"`, `"optimizer"` and `"buffers"`. A
+gradient may still be `None`, so compute from the parameters. The optimizer keeps `states_per_parameter`
+numbers (0 for plain SGD, 1 with momentum, 2 for Adam) for each trained number, in its dtype. A frozen
+parameter has neither a gradient nor a state. Dtypes differ, and a tensor that two layers share counts once.
 """,
     hints=(
         "Begin with one tensor. It holds `t.numel()` numbers, and each of them takes `t.element_size()` "

@@ -64,8 +64,8 @@ EXERCISE = Exercise(
     minutes=5,
     task="""
 Write `mfu(flops_per_step, seconds_per_step, peak)`. It returns the FLOP/s of a training step as a share of
-the peak FLOP/s. Nothing is faster than its peak. So if the share is above 1, one of the numbers is wrong.
-Then raise a `ValueError` whose message says so.
+the peak FLOP/s. Here `peak` is what the chip can do at most, so if the share is above 1, one of the numbers
+is wrong. Then raise a `ValueError` whose message says so.
 """,
     hints=(
         "MFU compares two rates. `peak` is a rate already, but `flops_per_step` is an amount of work. What "
