@@ -92,8 +92,9 @@ EXERCISE = Exercise(
     minutes=8,
     task="""
 Write `mean_loss(model, batches)`. It returns the mean cross-entropy per digit, as a Python float. Here
-`batches` is a list of `(x, y)` of unequal size, and all digits count the same. It evaluates in eval mode and builds no graph. It leaves the
-model as it found it, with the same gradients and in the same mode, train **or** eval.
+`batches` is a list of `(x, y)` of unequal size, and all digits count the same. It evaluates
+in eval mode and builds no graph. It leaves the model as it found it, with the same gradients and in the
+same mode, train **or** eval.
 """,
     hints=(
         "Before you change anything in the model, ask what you'll have to put back. What does the "
