@@ -91,9 +91,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     task="""
-Write `mean_loss(model, batches)`. It returns the mean cross-entropy of one digit over a list of `(x, y)`
-batches of unequal size, as a Python float. It evaluates in eval mode and builds no graph. It leaves the
-model as it found it, with the same gradients and in the same mode, train **or** eval.
+Write `mean_loss(model, batches)`. It returns the mean cross-entropy per digit, as a Python float. Here
+`batches` is a list of `(x, y)` of unequal size, and all digits count the same. It evaluates
+in eval mode and builds no graph. It leaves the model as it found it, with the same gradients and in the
+same mode, train **or** eval.
 """,
     hints=(
         "Before you change anything in the model, ask what you'll have to put back. What does the "

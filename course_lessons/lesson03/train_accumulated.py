@@ -101,9 +101,10 @@ EXERCISE = Exercise(
     minutes=12,
     task="""
 Write `train_accumulated(model, batches, optimizer, k)`. Every `k` batches of the list make **one**
-optimiser step. Each step uses the gradient of the mean loss over all their digits, as if they had come as
-one large batch. Only one batch's graph is in memory at a time. The last batch can be smaller, and the last
-group can have fewer than `k` batches. It still gets its step. The model comes in train mode.
+optimiser step. Each step uses the gradient of the mean loss over all digits of its `k` batches, as if they
+had come as one large batch. Only one batch's graph is in memory at a time. The last batch can be
+smaller, and the last group can have fewer than `k` batches. Call `step()` for that group, too. The model
+comes in train mode.
 """,
     hints=(
         "Write down the groups for five batches and k = 2. How many optimiser steps should there be? "

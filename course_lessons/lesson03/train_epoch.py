@@ -60,8 +60,9 @@ EXERCISE = Exercise(
     minutes=8,
     task="""
 The loop below runs without an error and has three faults. Fix them. Your `train_epoch` trains the
-model for one pass over `batches`, a list of `(x, y)`, with cross-entropy, and returns the mean loss
-of one digit over the pass, as a Python float. The last batch is smaller than the others.
+model for one pass over `batches`, a list of `(x, y)`, with cross-entropy. It returns the mean loss
+per digit, as a Python float. That's the sum of the losses of all digits, divided by the number of digits.
+The last batch is smaller than the others.
 """,
     hints=(
         "Say the five parts of a training step aloud, in order, and find each in the loop. Which one "

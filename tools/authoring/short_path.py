@@ -62,7 +62,7 @@ def header_line(course: Course, lesson: Lesson) -> str:
     begin = _("[Short path]({page}), {minutes} min: ").format(page=course.page(PAGE), minutes=minutes(lesson))
     if not taken[0].section:
         return _("{begin}the whole lesson.").format(begin=begin)
-    text = _("{begin}{taken}; skip the others, cells too.").format(
+    text = _("{begin}{taken}; skip the other sections and their code cells.").format(
         begin=begin, taken=_(", ").join(f"*{stop.section}*" for stop in taken)
     )
     if calls := [
