@@ -12,7 +12,7 @@ from course_language import _
 from course_utils.course import Course, Lesson
 from tools.authoring.anatomy import headings
 from tools.authoring.cells import label, row
-from tools.authoring.form import read
+from tools.authoring.form import read, tags
 
 PAGE = "handbook/explorers.md"
 _CALL = re.compile(r"^(\w+\.\w+)\(", re.MULTILINE)
@@ -34,7 +34,8 @@ def places(course: Course) -> Iterator[Place]:
         asked, heading = questions(lessons / "shared") | questions(lessons / f"lesson{lesson.id}"), ""
         for cell in read(course.path.parent / lesson.file).cells:
             if cell.cell_type == "markdown":
-                heading = ([heading] + [one.text for one in headings(cell.source) if one.level <= 3])[-1]
+                if "generated" not in tags(cell):  # a task's title is no heading of the translated notebook
+                    heading = ([heading] + [one.text for one in headings(cell.source) if one.level <= 3])[-1]
                 continue
             for call in _CALL.findall(cell.source):
                 if call in asked:

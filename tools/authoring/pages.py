@@ -62,7 +62,9 @@ def doors(course: Course) -> str:
         ways.append((_("**The lessons**"), "#course-map"))
     others = {code: translated_path("README.md", code) for code in languages()[1:]}
     root = course.path.parent.parent
-    ways += [(own_name(code), page) for code, page in others.items() if (root / page).is_file()]
+    ways += [
+        (own_name(code), page) for code, page in others.items() if code == chosen() or (root / page).is_file()
+    ]
     return " · ".join(f"[{name}]({target})" for name, target in ways)
 
 
