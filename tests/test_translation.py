@@ -265,7 +265,7 @@ def test_another_language_is_a_folder_of_catalogues_and_nothing_else(tmp_path):
     for path in chinese:
         (course / path).unlink()
     (course / "course_language" / "zh").rename(course / "course_language" / "ja")
-    (course / "images" / "zh").rename(course / "images" / "ja")  # README's pictures, where a language has them
+    (course / "images" / "zh").rename(course / "images" / "ja")  # README's pictures
     assert _said("translate", "ja", root=course).rstrip().endswith("written")
     for path in editions.sources():
         made = (course / _in("ja")(path)).read_text(encoding="utf-8")
