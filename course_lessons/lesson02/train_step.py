@@ -78,7 +78,7 @@ _compare_to_reference = ComparesToReference(
 
 
 def _check_answer(answer, judge):
-    """Check devices, result and weights, and which bytes are copied in the second step."""
+    """Check devices, result and weights, and the bytes of the second step: the model is there by then."""
     model, optimizer, *__, device = _make_cases()[0]
     for n in (5, 16):
         images, labels = torch.randn(n, 6), torch.arange(n) % 3
@@ -92,7 +92,6 @@ def _check_answer(answer, judge):
         if early and not (got.shape == right.shape and np.allclose(got, right, atol=1e-3)):
             judge.no("too-early", seen=_("a copy to the host that is not waited for"))
     _compare_to_reference(answer, judge)
-    # In the second step the model was on the device already.
     sent, batch = counted.bytes_to_device, images.nbytes + labels.nbytes
     if counted.bytes_to_host >= 2 * got.nbytes:
         judge.no(
