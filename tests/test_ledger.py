@@ -215,7 +215,7 @@ def test_a_wrong_bit_in_its_file_is_never_taken_for_a_measurement(world, capsys)
         ledger.resume()
         for rung in ledger._resumed_rungs.values():
             assert rung.speed_up.median == lost.rungs[0].speed_up.median
-    assert capsys.readouterr().out.count("this climb begins anew") > 590
+    assert capsys.readouterr().out.count("this climb begins again") > 590
 
 
 def test_what_is_not_as_it_was_is_measured_anew(world):

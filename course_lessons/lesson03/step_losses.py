@@ -119,7 +119,7 @@ print(largest.item())  # 6.0, the only read
         "piles-up": "The gradients of earlier batches are still in the sum when a step is taken: "
         "`backward()` adds.",
         "summed": "The steps follow the sum of a batch's losses. A right step follows their mean.",
-        "after-step": "These losses were computed anew after each step. The losses that the steps used are "
+        "after-step": "These losses were computed again after each step. The losses that the steps used are "
         "asked for.",
     },
     may_change=True,  # else the checker's own comparison of the batches would count as reads

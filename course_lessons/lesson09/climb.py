@@ -61,7 +61,7 @@ class Climb:
 
         A rung is reused if its name, its change and all rungs below it are the same; a changed function with
         the same name is not noticed. If there is no such climb, the file is unreadable, or its device,
-        machine, PyTorch, epoch or first loop differ, print that and begin anew.
+        machine, PyTorch, epoch or first loop differ, print that and begin again.
 
         Parameters
         ----------
@@ -89,7 +89,7 @@ class Climb:
             reference = saved["accuracy of the first loop"]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             print(
-                _("{path} cannot be read ({error}): this climb begins anew.").format(
+                _("{path} cannot be read ({error}): this climb begins again.").format(
                     path=path, error=type(error).__name__
                 )
             )
