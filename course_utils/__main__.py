@@ -27,9 +27,9 @@ def main():
     import course_language
 
     course_language.from_system()
-    from course_utils.cli import run
+    from course_utils import cli
 
-    return run(sys.argv[1:])
+    return cli.main(sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -66,5 +66,6 @@ def hand_in_json(name: str) -> tuple[str, int, int]:
     attempts = list(progress_file.attempts())
     kept = [asdict(attempt) for attempt in attempts if is_possible(attempt, exercises)][-MOST:]
     created = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    body = {"format": FORMAT, "name": name, "made": created, "attempts": kept}
+    body = {"format": FORMAT, "name": name, "made": created, "numbering": progress_file.NUMBERING}
+    body["attempts"] = kept
     return json.dumps(body, indent=1) + "\n", len(kept), len(attempts) - len(kept)

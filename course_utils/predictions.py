@@ -222,7 +222,7 @@ def predict(
     Parameters
     ----------
     prediction_id
-        Lesson and name, such as ``"04.amp-speed"``.
+        Lesson and name, such as ``"05.amp-speed"``.
     guess
         The learner's guess, in place of ``todo()``: one non-negative number, or one of ``choices``. For
         anything else a message is printed and an earlier guess stays; nothing is raised. With ``todo()``, or

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -19,8 +19,34 @@ from course_language import _
 
 from . import files
 
-RENAMED_EXERCISES = {"05.sharded_bytes": "10.sharded_bytes"}
-"""Former ids of exercises that moved to another lesson, to the present ones."""
+NUMBERING = 2
+"""Written into each line: with 2 the lessons have their present numbers. Lines without it are older."""
+
+_MOVED = {
+    "03.index_batches": "04.index_batches",
+    "03.full_state": "04.full_state",
+    "03.save_atomic": "04.save_atomic",
+    "03.shuffles": "04.shuffles",
+    "03.resumed": "04.resumed",
+    "05.sharded_bytes": "11.sharded_bytes",
+}
+_FORMER_NUMBERS = {"04": "05", "05": "06", "06": "07", "07": "08", "08": "09", "09": "10", "10": "11"}
+"""Lesson 03 was divided into 03 and 04, so the lessons after it moved up by one."""
+
+
+def present_id(line: Mapping[str, Any], key: str) -> str:
+    """Return the present id of a line's exercise or prediction; ``key`` is where the line holds its id.
+
+    Raises
+    ------
+    KeyError
+        If the line has no such key.
+    """
+    written = str(line[key])
+    if line.get("numbering") == NUMBERING:
+        return written
+    lesson, dot, name = written.partition(".")
+    return _MOVED.get(written) or _FORMER_NUMBERS.get(lesson, lesson) + dot + name
 
 
 @dataclass(frozen=True)
@@ -78,7 +104,8 @@ def record_prediction(
 
 def _append(entry: dict[str, Any]) -> None:
     """Append an entry with the current time as a line of JSON; if that fails, print why."""
-    line = {"time": datetime.now(timezone.utc).isoformat(timespec="seconds"), **entry}
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    line = {"time": now, "numbering": NUMBERING, **entry}
     path = progress_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +130,7 @@ def attempts() -> Iterator[Attempt]:
                 raw[k] for k in ("time", "exercise", "outcome", "diagnosis")
             )
             if all(isinstance(part, str) for part in (time, exercise, *outcome_and_diagnosis)):
-                yield Attempt(time, RENAMED_EXERCISES.get(exercise, exercise), *outcome_and_diagnosis)
+                yield Attempt(time, present_id(raw, "exercise"), *outcome_and_diagnosis)
 
 
 def predictions() -> dict[str, str]:
@@ -111,7 +138,7 @@ def predictions() -> dict[str, str]:
     first: dict[str, str] = {}
     for raw in _read_lines():
         with suppress(KeyError, TypeError):
-            first.setdefault(str(raw["prediction"]), str(raw["verdict"]))
+            first.setdefault(present_id(raw, "prediction"), str(raw["verdict"]))
     return first
 
 
@@ -119,7 +146,7 @@ def first_guess(prediction: str, unit: str = "") -> Any:
     """Return the guess of the first scored prediction of an id; None if there is none, or in another unit."""
     for raw in _read_lines():
         with suppress(KeyError, TypeError):
-            if raw["prediction"] == prediction:
+            if present_id(raw, "prediction") == prediction:
                 return raw["guess"] if raw["unit"] == unit else None
     return None
 

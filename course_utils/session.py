@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from functools import cache
 
@@ -12,7 +13,7 @@ from . import progress_file
 from .course import load_course
 from .exercises import LessonExercises, lesson
 from .show import Bundle, show, table
-from .this_machine import ipython_shell, where
+from .this_machine import ipython_shell, python_path, where
 
 NEEDED = ("torch", "numpy", "matplotlib", "tqdm", "yaml")
 
@@ -35,6 +36,7 @@ def start(lesson_id: str) -> LessonExercises:
     from .catchup import way_back
 
     plots.use_style()
+    os.environ["PYTHONPATH"] = python_path()  # for the programs that a lesson starts
     devices.full_card = lesson_id == "00"
     exercises = lesson(lesson_id)
     print(_ready(exercises))

@@ -44,6 +44,26 @@ def where() -> str:
     return "kaggle" if "KAGGLE_KERNEL_RUN_TYPE" in os.environ else "local"
 
 
+def python_path(given: str | None = None) -> str:
+    """Return PYTHONPATH for a process of its own, which is to find the course: with the clone's folder.
+
+    Parameters
+    ----------
+    given
+        The value to begin with; by default this process's.
+
+    Returns
+    -------
+    str
+        The value; unchanged if the course is installed, or its folder is in it.
+    """
+    paths = (os.environ.get("PYTHONPATH", "") if given is None else given).split(os.pathsep)
+    folder = Path(__file__).resolve().parents[1]
+    if folder.name not in ("site-packages", "dist-packages"):  # else Python finds it by itself
+        paths.append(str(folder))
+    return os.pathsep.join(dict.fromkeys(filter(None, paths)))
+
+
 def usable_cores() -> int:
     """Return how many CPU cores this process may use, by its affinity mask if there is one."""
     affinity = getattr(os, "sched_getaffinity", None)

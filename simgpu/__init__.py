@@ -18,11 +18,18 @@ Nothing happens until `enable` is called. To read how it is made, begin with ``t
 ``backend.py``         registration with PyTorch; ``module.py``: ``torch.sim``
 ``mismatch.py``        the errors of CUDA where tensors are on different devices
 ``autocast.py``        mixed precision; ``kernels.py``, ``serialize.py``: special cases
-``storage.py``         untyped storages on the device
+``recurrent.py``       LSTM, GRU and RNN over a sequence; ``refusals.py``: what CUDA refuses
+``storage.py``         untyped storages on the device; ``typed.py``: ``torch.sim.FloatTensor``
 ``generator.py``       ``torch.Generator``; ``selftest.py``: whether a training step works
 ``data_parallel.py``   ``nn.DataParallel``
 ``backward_errors.py`` errors raised during a backward pass
 ``nodata.py``          tensors with sizes, memory and time, and no values
+``named.py``           programs that say "cuda"; ``named_cuda.py``: ``torch.cuda``,
+                       ``named_distributed.py``: NCCL by name, ``patches.py``: revertible patches
+``run.py``             ``python -m simgpu run``; ``magic.py``: ``%%gpu`` in a notebook;
+                       ``options.py``: the options of both
+``report.py``          the report of a program: memory, time, waits; ``advice.py``: findings;
+                       ``recorder.py`` and ``tape.py``: what they rest on; ``dry.py``: no values
 ``worker.py``          a worker process, where this process trains on a real GPU
 ====================== ==================================================================
 """
@@ -32,11 +39,13 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 
-# Two modules have the names of functions below: imported first, they cannot replace the functions later.
+# Three modules have the names of functions below: imported first, they cannot replace the functions later.
 from . import clock as _clock
+from . import report as _report
 from . import timeline as _timeline
 from .counters import Counters
 from .machine import MACHINE, Device, parse_memory
@@ -52,6 +61,7 @@ __all__ = [
     "first",
     "host_work",
     "profile",
+    "report",
     "self_test",
     "temporary_device",
     "timeline",
@@ -121,7 +131,13 @@ def enabled() -> bool:
     return bool(MACHINE.devices)
 
 
-def enable(profile: str = "T4", devices: int = 1, memory: int | str | None = None) -> torch.device:
+def enable(
+    profile: str = "T4",
+    devices: int = 1,
+    memory: int | str | None = None,
+    *,
+    named: str | None = None,
+) -> torch.device:
     """Add simulated devices to this process and return the first, ``sim:0``.
 
     Called again with the same arguments it changes nothing; with others it reconfigures the existing
@@ -135,11 +151,15 @@ def enable(profile: str = "T4", devices: int = 1, memory: int | str | None = Non
         How many simulated devices there shall be, 1 to 64.
     memory
         The capacity of each device, in bytes or as ``"300 MB"`` or ``"15 GiB"``; by default the profile's.
+    named
+        With ``"cuda"``, programs that say ``"cuda"`` run on the devices, and the result is ``cuda:0``; see
+        ``named.py``. None changes nothing about names.
 
     Raises
     ------
     RuntimeError
-        If this PyTorch cannot register a device from Python; see `unavailable_reason`.
+        If this PyTorch cannot register a device from Python; see `unavailable_reason`. With ``named``, if
+        there is a real GPU.
     ValueError
         If an argument is invalid, or if a device that holds tensors would be removed, or get less memory than
         they take.
@@ -150,6 +170,13 @@ def enable(profile: str = "T4", devices: int = 1, memory: int | str | None = Non
     from . import backend
 
     gpu_profile = load(profile)
+    if named not in (None, "cuda"):
+        raise ValueError(f"named={named!r}: give 'cuda', or leave it out.")
+    if named:
+        from . import named as names
+
+        if reason := names.unavailable_reason():
+            raise RuntimeError(reason)  # before anything is registered beside the real GPU
     if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= 64:
         raise ValueError(f"devices={devices!r}: give a whole number from 1 to 64.")
     capacity = gpu_profile.total_memory if memory is None else parse_memory(memory)
@@ -177,6 +204,11 @@ def enable(profile: str = "T4", devices: int = 1, memory: int | str | None = Non
     for index in range(len(MACHINE.devices), devices):
         MACHINE.devices.append(Device(index, gpu_profile, capacity, MACHINE.host))
     MACHINE.current = min(MACHINE.current, devices - 1)
+    if named:
+        from . import named_cuda, named_distributed
+
+        names.enable(named_cuda.patch, named_distributed.patch)
+        return names.outward(MACHINE.devices[0].torch_device)
     return MACHINE.devices[0].torch_device
 
 
@@ -280,3 +312,41 @@ def timeline() -> Iterator[_timeline.Timeline]:
         yield _timeline.Timeline(spans)
     finally:
         MACHINE.host.listeners.remove(record)
+
+
+@contextlib.contextmanager
+def report(*, dry: bool = False) -> Iterator[_report.Report]:
+    """Return a context manager that records a program on the devices; yields a `report.Report`.
+
+    Read it after the block: ``print(seen)``, ``seen.findings``. If there is no simulated device yet,
+    ``sim:0`` is enabled first.
+
+    Parameters
+    ----------
+    dry
+        Compute nothing: as `simgpu.nodata.NoData`, and tensors of a mebibyte or more on the CPU have no
+        values either. The devices' memory is unlimited for the time, so that you learn by how much a program
+        doesn't fit.
+    """
+    from . import dry as _dry
+    from .recorder import Recorder
+
+    first()
+    recorder = Recorder()
+    seen = _report.Report(recorder, dry)
+    with _dry.without_values() if dry else contextlib.nullcontext():
+        recorder.start()
+        try:
+            yield seen
+        finally:
+            recorder.stop()
+            card = MACHINE.devices[0].profile
+            if card is not seen.profile:  # the program has chosen another
+                seen.profile, seen.capacity = card, card.total_memory
+
+
+def load_ipython_extension(ipython: Any) -> None:
+    """Give a notebook ``%%gpu`` and ``%gpu``; IPython calls it for ``%load_ext simgpu``."""
+    from . import magic
+
+    magic.register(ipython, enable, report)

@@ -225,6 +225,7 @@ class Allocator:
         self.on_event: Callable[[str, int, int], None] | None = None
         """Called with every event (action, address, bytes) while a history is recorded; else None."""
         self.capacity = capacity
+        self.fraction = 1.0  # of the capacity: what the segments may hold
 
     def allocate(self, nbytes: int) -> Block:
         """Allocate a block of at least ``nbytes`` bytes.
@@ -352,6 +353,11 @@ class Allocator:
         return self.capacity - self.reserved
 
     @property
+    def allowed(self) -> int:
+        """Bytes that the segments may hold: the capacity, or the share of it in ``fraction``."""
+        return int(self._capacity * self.fraction) if self.fraction < 1 else self._capacity
+
+    @property
     def capacity(self) -> int:
         """The device's memory in bytes. Setting it below what is in use raises ValueError."""
         return self._capacity
@@ -464,10 +470,10 @@ class Allocator:
         If the device is full, return idle segments to the driver and try again, else raise OutOfMemoryError.
         """
         total = _segment_size(size)
-        if self._segments.bytes.current + total > self._capacity:
+        if self._segments.bytes.current + total > self.allowed:
             self._release_idle()
             self._retries += 1
-            if self._segments.bytes.current + total > self._capacity:
+            if self._segments.bytes.current + total > self.allowed:
                 self._fail(size)
         segment = Segment(self._next_address, total, pool)
         # The gap keeps segments apart, so that their chunks never touch and merge.
@@ -515,11 +521,12 @@ class Allocator:
         ``nbytes`` is the size of the segment that did not fit.
         """
         allocated, reserved = self._blocks.bytes.current, self._segments.bytes.current
+        allowed = f"{format_size(self.allowed)} allowed; " if self.fraction < 1 else ""
         return (
             f"sim out of memory. Tried to allocate {format_size(nbytes)}. GPU {self.index} has a total "
             f"capacity of {format_size(self._capacity)} of which {format_size(self._capacity - reserved)} "
             f"is free. Including non-PyTorch memory, this process has {format_size(reserved)} memory in "
-            f"use. Of the allocated memory {format_size(allocated)} is allocated by PyTorch, and "
+            f"use. {allowed}Of the allocated memory {format_size(allocated)} is allocated by PyTorch, and "
             f"{format_size(reserved - allocated)} is reserved by PyTorch but unallocated. If reserved but "
             "unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid "
             "fragmentation.  See documentation for Memory Management  "

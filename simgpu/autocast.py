@@ -23,7 +23,8 @@ LOWER_PRECISION = (
     "conv_transpose2d.input conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm "
     "mv linalg_vecdot linear addbmm baddbmm bmm chain_matmul linalg_multi_dot _thnn_fused_lstm_cell "
     "_thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell "
-    "_scaled_dot_product_flash_attention scaled_dot_product_attention"
+    "_scaled_dot_product_flash_attention scaled_dot_product_attention lstm.input lstm.data gru.input "
+    "gru.data rnn_tanh.input rnn_tanh.data rnn_relu.input rnn_relu.data"
 )
 """These run in the 16-bit dtype."""
 
@@ -53,8 +54,7 @@ WIDEST = (
 """These run in float32 if the dtypes of their tensors that autocast may cast differ; see `_to_widest`."""
 
 COMPOSITE = (
-    "cross_entropy_loss nll_loss_nd pairwise_distance lstm.input lstm.data gru.input gru.data "
-    "rnn_tanh.input rnn_tanh.data rnn_relu.input rnn_relu.data upsample_nearest1d.vec "
+    "cross_entropy_loss nll_loss_nd pairwise_distance upsample_nearest1d.vec "
     "upsample_nearest2d.vec upsample_nearest3d.vec upsample_linear1d.vec upsample_bilinear2d.vec "
     "upsample_trilinear3d.vec upsample_bicubic2d.vec"
 )

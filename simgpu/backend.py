@@ -23,7 +23,17 @@ from torch.nn.parameter import (
 from torch.utils._device import _device_constructors
 from torch.utils._pytree import tree_leaves
 
-from . import autocast, backward_errors, data_parallel, generator, kernels, serialize, storage
+from . import (
+    autocast,
+    backward_errors,
+    data_parallel,
+    generator,
+    kernels,
+    recurrent,
+    serialize,
+    storage,
+    typed,
+)
 from .machine import MACHINE
 from .messages import N_, _
 from .module import Event, SimModule, Stream
@@ -120,7 +130,8 @@ def _register() -> None:
     library = torch.library.Library("aten", "IMPL")
     _libraries.extend([fallback, library])
     functions = [dispatch, _dispatch_boxed, SimTensor.__torch_dispatch__.__func__]
-    functions += kernels.register(library) + autocast.register(library, fallback)
+    functions += kernels.register(library) + recurrent.register(library)
+    functions += autocast.register(library, fallback)
     _skip_in_dynamo(functions)
     _bypass_inductor()
     _patch_pinned_memory(library)
@@ -130,14 +141,45 @@ def _register() -> None:
     _patch_optimizers()
     generator.register()
     storage.register()
+    typed.register()
     data_parallel.register()
     torch.serialization.register_package(5, serialize.tag, serialize.restore)
     _patch_clear_autocast_cache()
+    _patch_exchange()
+    _trace_as_tensors()
+
+
+def _patch_exchange() -> None:
+    """Let ``torch.from_dlpack`` return a device tensor as it is; refuse a capsule of its memory."""
+    take, give = torch.from_dlpack, torch.utils.dlpack.to_dlpack
+
+    @functools.wraps(take)
+    def from_dlpack(ext_tensor: Any, **options: Any) -> Tensor:
+        if isinstance(ext_tensor, SimTensor) and options.get("device") in (None, ext_tensor.device):
+            return ext_tensor.detach()
+        return take(ext_tensor, **options)
+
+    def to_dlpack(tensor: Tensor) -> Any:
+        return tensor.__dlpack__() if isinstance(tensor, SimTensor) else give(tensor)
+
+    torch.from_dlpack = torch.utils.dlpack.from_dlpack = from_dlpack
+    torch.utils.dlpack.to_dlpack = torch.to_dlpack = to_dlpack
+
+
+def _trace_as_tensors() -> None:
+    """Let ``make_fx`` record operators on the device's tensors, not those on their payloads.
+
+    Otherwise ``torch.func.linearize`` takes what it should differentiate for a constant.
+    """
+    from torch.fx.experimental import proxy_tensor
+
+    proxy_tensor.HANDLED_TYPES = (*proxy_tensor.HANDLED_TYPES, SimTensor)
 
 
 def _dispatch_boxed(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Call `tensor.dispatch` with the arguments of a boxed fallback kernel."""
-    return dispatch(op, args, kwargs)
+    with torch._C.DisableTorchFunction():
+        return dispatch(op, args, kwargs)
 
 
 def _patch_clear_autocast_cache() -> None:
@@ -296,12 +338,25 @@ def _patch_pinned_memory(library: Any) -> None:
         library.impl("is_pinned", lambda tensor, device=None: is_pinned(tensor), "CPU")
         library.impl("_pin_memory", _pin, "CPU")
     constructors = _device_constructors()  # which `with torch.device(...)` gives a device
-    names = ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "tensor", "as_tensor")
-    for name in names:
-        factory = _pinnable_factory(getattr(torch, name))
+    for name in _PINNABLE.split():
+        plain = getattr(torch, name)
+        factory = _pinnable_factory(plain)
         _register_builtin(factory, f"aten::{name}")  # for TorchScript
-        constructors.add(factory)  # Dynamo looks there for what is in `torch`
+        if plain in constructors:
+            constructors.add(factory)  # Dynamo looks there for what is in `torch`
         setattr(torch, name, factory)
+    for name in ("new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros"):
+        setattr(Tensor, name, _pinnable_factory(getattr(Tensor, name)))
+
+
+_PINNABLE = (
+    "empty zeros ones full rand randn randint tensor as_tensor arange range linspace logspace eye randperm "
+    "normal empty_strided empty_permuted empty_like zeros_like ones_like full_like rand_like randn_like "
+    "randint_like "
+    "scalar_tensor tril_indices triu_indices bartlett_window blackman_window hamming_window hann_window "
+    "kaiser_window"
+)
+"""The functions of ``torch`` that take ``pin_memory``."""
 
 
 def _pin(tensor: Tensor, device: Any = None) -> Tensor:
@@ -417,6 +472,8 @@ def _dispatch_by_device(sim_function: Any, original: Any) -> Any:
         for value in (*args, *kwargs.values()):
             kind = getattr(value, "device", value)
             if isinstance(kind, (str, torch.device)) and torch.device(kind).type != "sim":
+                if torch.device(kind).type == "cpu":
+                    raise ValueError("cpu doesn't match the current accelerator sim.")
                 module = torch.get_device_module(torch.device(kind))
                 return getattr(module, sim_function.__name__, original)(*args, **kwargs)
         return sim_function(*args, **kwargs)

@@ -162,6 +162,7 @@ class Clock:
         bytes: float = 0,
         flops: float = 0,
         dispatch: float = 0.0,
+        work: object = None,
     ) -> Span:
         """Queue a kernel of ``seconds``, advance the host by dispatch and launch; return the kernel's span.
 
@@ -175,6 +176,8 @@ class Clock:
             Recorded in the span.
         dispatch
             Host overhead of the operator beside the launch, in seconds.
+        work
+            What it computes, as `cost.Work`; used by `tape` alone, which models it on other cards.
         """
         host, costs, queue = self._host, self.costs, self._queue
         if len(queue) == AHEAD and queue[0] > host.now:

@@ -163,13 +163,13 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
         plain = plain._replace(guessed=True)
         return plain, plain, None
     dtype = next((t.dtype for t in read if t.is_floating_point()), torch.float32)
-    unit = _UNITS.get(dtype, "fp32")
+    unit = UNITS.get(dtype, "fp32")
     elements_per_load = 4 if unit == "fp32" else 2  # elements that one load of a tensor core brings
     unaligned = kind == "product" and is_unaligned(tensors, elements_per_load)
     plain = Work(flops, nbytes, unit, kind, products, per_image, conversions, unaligned)
     if plain.unit != "fp32":
         return plain, plain, None
-    return plain, plain._replace(unit="tf32"), _conv_tf32 if kind in _CONVOLUTION_KINDS else _matmul_tf32
+    return plain, plain._replace(unit="tf32"), conv_tf32 if kind in _CONVOLUTION_KINDS else _matmul_tf32
 
 
 def _same_layout(values: Iterable[Any]) -> bool:
@@ -184,7 +184,7 @@ def _same_layout(values: Iterable[Any]) -> bool:
 _CONVOLUTION_KINDS = ("convolution", "pointwise", "depthwise")
 
 
-_UNITS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float64: "fp64"}
+UNITS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float64: "fp64"}
 
 
 # --- Which operations run no kernel
@@ -333,7 +333,8 @@ if hasattr(torch.backends.cudnn, "conv"):  # the settings of newer releases
     def _matmul_tf32() -> bool:
         return torch.backends.cuda.matmul.fp32_precision == "tf32"
 
-    def _conv_tf32() -> bool:
+    def conv_tf32() -> bool:
+        """Return whether convolutions, and recurrent networks, may use TF32."""
         return torch.backends.cudnn.conv.fp32_precision == "tf32"
 
 else:
@@ -341,5 +342,6 @@ else:
     def _matmul_tf32() -> bool:
         return torch.backends.cuda.matmul.allow_tf32
 
-    def _conv_tf32() -> bool:
+    def conv_tf32() -> bool:
+        """Return whether convolutions, and recurrent networks, may use TF32."""
         return torch.backends.cudnn.allow_tf32

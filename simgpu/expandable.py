@@ -124,7 +124,7 @@ class ExpandableAllocator(Allocator):
                 math.ceil((size - have) / segment.page),
             )
             nbytes = pages * segment.page
-            if self._segments.bytes.current + nbytes > self._capacity:
+            if self._segments.bytes.current + nbytes > self.allowed:
                 return False
             pool.segments.grow(nbytes)
             self._segments.grow(nbytes)

@@ -130,7 +130,7 @@ def check(generator: torch.Generator, device: Device) -> None:
     sim_generator = _by_address.get(generator._cdata)
     if sim_generator is None:
         raise RuntimeError(f"Expected a 'sim' device type for generator but found '{generator.device.type}'")
-    if sim_generator.device != device.torch_device:
+    if sim_generator._device != device.torch_device:
         raise RuntimeError(
-            f"Expected a '{device.torch_device}' generator device but found '{sim_generator.device}'"
+            f"Expected a '{device.torch_device}' generator device but found '{sim_generator._device}'"
         )

@@ -6,14 +6,17 @@ are operators that PyTorch handles differently for a Python tensor subclass than
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .tensor import SPECIAL, SimTensor, compute, dispatch
+from .machine import MACHINE
+from .tensor import SPECIAL, SimTensor, compute, decompose, dispatch
 
 aten = torch.ops.aten
 
@@ -40,13 +43,17 @@ def attention(
             mask = _payload(mask).detach().requires_grad_(mask.requires_grad and grad)
         if _payload(query).is_meta:  # choose as for CPU tensors, also without data
             *plain, mask = (_empty_on_cpu(x) for x in (*plain, mask))
-        choice = torch._fused_sdp_choice(
-            *plain, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-        )
+        fused = _fused_backends(query)
+        with _flash_allowed():
+            choice = torch._fused_sdp_choice(
+                *plain, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+            )
+    if not fused and not torch.backends.cuda.math_sdp_enabled():
+        raise RuntimeError("No available kernel. Aborting execution.")
     if attn_mask is not None and attn_mask.dtype is torch.bool:  # from here on it is added
         keep, drop = (query.new_full((), value) for value in (0.0, -math.inf))
         attn_mask = torch.where(attn_mask, keep, drop)
-    if choice == torch.nn.attention.SDPBackend.FLASH_ATTENTION.value:
+    if fused and choice == torch.nn.attention.SDPBackend.FLASH_ATTENTION.value:
         has_batch = query.dim() == 4  # from 2.15 on it is chosen without a batch, too
         if not has_batch:
             query, key, value = (x[None] for x in (query, key, value))
@@ -59,6 +66,43 @@ def attention(
     return aten._scaled_dot_product_attention_math(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )[0]
+
+
+def _fused_backends(query: Tensor) -> list[str]:
+    """Return which fused backends are switched on and run on this card; warn of what it cannot, as CUDA does.
+
+    Flash attention and cuDNN's need compute capability 8.0 and 16 bits, memory-efficient attention neither.
+    """
+    card = MACHINE.device(query.device).profile.capability
+    half = query.dtype in (torch.float16, torch.bfloat16)
+    backends = torch.backends.cuda
+    able = [name for name, on in (("efficient", backends.mem_efficient_sdp_enabled()),) if on]
+    modern = [("flash", backends.flash_sdp_enabled()), ("cudnn", backends.cudnn_sdp_enabled())]
+    able += [name for name, on in modern if on and half and card >= (8, 0)]
+    if not able and backends.flash_sdp_enabled() and not backends.math_sdp_enabled():
+        reason = (
+            "Flash attention only supports gpu architectures of sm80 or newer. "
+            f"Attempting to run on a sm {card[0]}.{card[1]} gpu."
+            if card < (8, 0)
+            else f"Expected query, key and value to all be of dtype: {{Half, BFloat16}}. Got {query.dtype}."
+        )
+        warnings.warn(f"Flash attention kernel not used because: {reason}", UserWarning, stacklevel=3)
+    return able
+
+
+@contextlib.contextmanager
+def _flash_allowed() -> Iterator[None]:
+    """Let the CPU choose its fused kernel, which computes the values of every fused backend of the card."""
+    backends = torch.backends.cuda
+    if backends.flash_sdp_enabled() and backends.math_sdp_enabled():
+        yield
+        return
+    before = backends.flash_sdp_enabled(), backends.math_sdp_enabled()
+    backends.enable_flash_sdp(True), backends.enable_math_sdp(True)
+    try:
+        yield
+    finally:
+        backends.enable_flash_sdp(before[0]), backends.enable_math_sdp(before[1])
 
 
 def _check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool) -> None:
@@ -148,9 +192,28 @@ def gru_cell(
 def ctc_loss(
     log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, *rest: Any
 ) -> Tensor:
-    """Compute the CTC loss; lengths on a device are copied to the host, which synchronizes."""
-    lengths = (input_lengths.tolist(), target_lengths.tolist())
+    """Compute the CTC loss; lengths on a device are copied to the host, which synchronizes.
+
+    Without a batch each length is a 0-dim tensor.
+    """
+    lengths = (input_lengths.reshape(-1).tolist(), target_lengths.reshape(-1).tolist())
     return aten.ctc_loss.IntList(log_probs, targets, *lengths, *rest)
+
+
+def _fft(op: Any) -> Callable[..., Any]:
+    """Return the kernel of a Fourier transform that also takes 16 bits: computed in float32, and rounded.
+
+    PyTorch lets only CUDA's tensors through with those.
+    """
+
+    def transform(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        wide = {torch.float16: torch.float32, torch.complex32: torch.complex64}.get(x.dtype)
+        if wide is None:
+            return decompose(op, (x, *args), kwargs)
+        out = decompose(op, (x.to(wide), *args), kwargs)
+        return out.to(torch.complex32 if out.is_complex() else torch.float16)
+
+    return transform
 
 
 def unscale(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -179,7 +242,9 @@ def register(library: Any) -> list[Callable[..., Any]]:
     ``library`` is the torch.library.Library of the namespace aten.
     """
     kernels: list[Callable[..., Any]] = []
+    ffts = [getattr(aten, f"fft_{name}").default for name in _FFTS.split()]
     for op, kernel in (
+        *((op, _fft(op)) for op in ffts),
         (aten.scaled_dot_product_attention.default, attention),
         (aten._thnn_fused_lstm_cell.default, lstm_cell),
         (aten._thnn_fused_gru_cell.default, gru_cell),
@@ -196,6 +261,11 @@ def register(library: Any) -> list[Callable[..., Any]]:
         kernels.append(_run_directly(getattr(aten, name).default))
         library.impl(name, kernels[-1], "PrivateUse1")
     return kernels
+
+
+_FFTS = (
+    "fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2 hfft2 ihfft2 fftn ifftn rfftn irfftn hfftn ihfftn"
+)
 
 
 def _run_directly(op: Any) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,6 +50,10 @@ class Memory:
             self.device.clock.forget_block(id(self))
 
 
+class SynchronizationError(RuntimeError):
+    """An operation made the host wait, and the program has asked for an error then."""
+
+
 class Device:
     """One simulated GPU: its allocator, clock, random state and current stream."""
 
@@ -63,7 +68,8 @@ class Device:
     ) -> None:
         self.index = index
         self.profile = profile
-        self.torch_device = torch.device("sim", index)
+        with torch._C.DisableTorchFunction():  # else `named`'s mode would make it a ``cuda`` one
+            self.torch_device = torch.device("sim", index)
         allocator_type = ExpandableAllocator if expandable_segments else Allocator
         self.allocator = allocator_type(capacity, index)
         self.clock = Clock(index, profile, host)
@@ -102,8 +108,10 @@ class Machine:
     current: int = 0
     counting: list[Counters] = field(default_factory=list)
     arrivals: list[tuple[float, Callable[[], object]]] = field(default_factory=list)
+    device_types: tuple[str, ...] = ("sim",)  # and "cuda", while programs that say so run here
     used: bool = False
     forked: bool = False
+    sync_debug_mode: int = 0  # 1: warn where an operation makes the host wait, 2: raise
 
     def device(self, which: torch.device | str | int | None = None) -> Device:
         """Return a device by name or index; None means the current device.
@@ -119,7 +127,7 @@ class Machine:
         if isinstance(which, str):
             which = torch.device(which)
         if isinstance(which, torch.device):
-            if which.type != "sim":
+            if which.type not in self.device_types:
                 raise ValueError(f"Expected a sim device, but got: {which}")
             index = which.index
         if index is None:
@@ -199,7 +207,15 @@ class Machine:
             counters.synchronizations += synchronizes
         if self.arrivals:
             self.run_arrivals()
+        if self.sync_debug_mode and direction in ("h2d", "d2h") and not non_blocking:
+            self._report_synchronization()
         return end
+
+    def _report_synchronization(self) -> None:
+        """Warn of a synchronization, or raise; see ``torch.sim.set_sync_debug_mode``."""
+        if self.sync_debug_mode == 2:
+            raise SynchronizationError("called a synchronizing sim operation")
+        warnings.warn("called a synchronizing sim operation", UserWarning, stacklevel=2)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the memory snapshot of all devices, in the format of ``torch.cuda.memory._snapshot()``."""

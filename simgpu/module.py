@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import pickle
 import sys
 import types
@@ -13,6 +15,7 @@ from typing import Any
 
 import torch
 
+from . import typed
 from .machine import MACHINE, Device
 
 _DeviceLike = torch.device | str | int | None
@@ -167,6 +170,123 @@ class Properties:
     minor: int
     total_memory: int
     multi_processor_count: int
+    L2_cache_size: int
+    max_threads_per_multi_processor: int
+    shared_memory_per_block_optin: int
+    shared_memory_per_multiprocessor: int
+    warp_size: int = 32
+    max_threads_per_block: int = 1024
+    regs_per_multiprocessor: int = 65536
+    shared_memory_per_block: int = 49152
+    is_integrated: bool = False
+    is_multi_gpu_board: bool = False
+
+
+# Of a multiprocessor, by compute capability: threads, and bytes of shared memory that one block may ask for
+# (CUDA C++ programming guide, "Technical Specifications per Compute Capability").
+_BY_CAPABILITY = {
+    (7, 0): (2048, 96 * 1024),
+    (7, 5): (1024, 64 * 1024),
+    (8, 0): (2048, 163 * 1024),
+    (8, 6): (1536, 99 * 1024),
+    (8, 9): (1536, 99 * 1024),
+    (9, 0): (2048, 227 * 1024),
+    (10, 0): (2048, 227 * 1024),
+    (12, 0): (1536, 99 * 1024),
+}
+
+
+class StreamContext:
+    """A context manager in which a stream is the current one; None changes nothing."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        if self.stream is not None:
+            self.stream.__exit__(*error)
+
+
+class autocast(torch.autocast):
+    """Mixed precision on the simulated device, as ``torch.cuda.amp.autocast``."""
+
+    def __init__(
+        self, enabled: bool = True, dtype: torch.dtype = torch.float16, cache_enabled: bool = True
+    ) -> None:
+        super().__init__("sim", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
+
+
+def _module(name: str, **members: Any) -> types.ModuleType:
+    """Return a module of ``torch.sim`` with these members."""
+    module = types.ModuleType(f"torch.sim.{name}")
+    vars(module).update(members)
+    return module
+
+
+class _Ranges:
+    """The functions of ``torch.cuda.nvtx``: ranges for NVIDIA's profiler, here only counted."""
+
+    def __init__(self) -> None:
+        self.depth = 0
+
+    def range_push(self, msg: str) -> int:
+        """Begin a range; return how many it is in."""
+        self.depth += 1
+        return self.depth - 1
+
+    def range_pop(self) -> int:
+        """End the innermost range; return how many it was in."""
+        self.depth -= 1
+        return self.depth
+
+    def mark(self, msg: str) -> None:
+        """Do nothing."""
+
+    @contextlib.contextmanager
+    def range(self, msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
+        """Return a context manager that is one range."""
+        self.range_push(msg)
+        try:
+            yield
+        finally:
+            self.range_pop()
+
+
+_RANGES = _Ranges()
+
+_MEMORY_NAMES = (
+    "empty_cache memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_cached "
+    "max_memory_cached memory_stats memory_stats_as_nested_dict memory_summary memory_snapshot mem_get_info "
+    "reset_peak_memory_stats reset_accumulated_memory_stats reset_max_memory_allocated "
+    "reset_max_memory_cached set_per_process_memory_fraction get_per_process_memory_fraction "
+    "host_memory_stats list_gpu_processes"
+)
+_RANDOM_NAMES = (
+    "manual_seed manual_seed_all seed seed_all initial_seed get_rng_state get_rng_state_all set_rng_state "
+    "set_rng_state_all"
+)
+_SYNC_DEBUG_MODES = ("default", "warn", "error")
+
+_GRAPHS = "Simulated devices capture no graphs: run the program without them, or on a real GPU."
+_SENSORS = "A simulated device has no sensors; simgpu.clock() says how long it was busy."
+_POOLS = "The simulated device has one allocator and one pool."
+_ABSENT = {
+    **dict.fromkeys(("CUDAGraph", "graph", "make_graphed_callables", "graph_pool_handle"), _GRAPHS),
+    **dict.fromkeys(
+        ("utilization", "memory_usage", "temperature", "power_draw", "clock_rate", "device_memory_used"),
+        _SENSORS,
+    ),
+    **dict.fromkeys(
+        ("MemPool", "use_mem_pool", "CUDAPluggableAllocator", "change_current_allocator"), _POOLS
+    ),
+    "jiterator": "There is no compiler for a simulated device.",
+    "cudart": "There is no CUDA runtime under a simulated device.",
+}
+"""Names of ``torch.cuda`` that a simulated device cannot have, and why."""
 
 
 class SimMemory(types.ModuleType):
@@ -203,6 +323,30 @@ class SimModule(types.ModuleType):
     OutOfMemoryError = torch.OutOfMemoryError
     memory = SimMemory("torch.sim.memory")
     _initialized = True  # asked by checkpointing, which then keeps the random state
+    StreamContext = StreamContext
+    nvtx = _RANGES
+    has_half = True
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        for memory_name in _MEMORY_NAMES.split():
+            setattr(self.memory, memory_name, getattr(self, memory_name))
+        self.random = _module("random", **{name: getattr(self, name) for name in _RANDOM_NAMES.split()})
+        amp = torch.amp
+        self.amp = _module(
+            "amp",
+            autocast=autocast,
+            GradScaler=functools.partial(amp.GradScaler, "sim"),
+            custom_fwd=functools.partial(amp.custom_fwd, device_type="sim"),
+            custom_bwd=functools.partial(amp.custom_bwd, device_type="sim"),
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        kind = typed.named(name)
+        if kind is not None:
+            return kind
+        reason = f". {_ABSENT[name]}" if name in _ABSENT else ""
+        raise AttributeError(f"module 'torch.sim' has no attribute '{name}'{reason}")
 
     def is_available(self) -> bool:
         """Return whether there is a simulated device."""
@@ -285,6 +429,83 @@ class SimModule(types.ModuleType):
         """Set the peaks to the current values."""
         MACHINE.device(device).allocator.reset_peak()
 
+    reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
+    memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
+
+    def set_per_process_memory_fraction(self, fraction: float, device: _DeviceLike = None) -> None:
+        """Let the allocator hold at most this share of a device's memory, 0 to 1.
+
+        Raises
+        ------
+        ValueError
+            If ``fraction`` is not from 0 to 1.
+        """
+        if not 0 <= fraction <= 1:
+            raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
+        MACHINE.device(device).allocator.fraction = float(fraction)
+
+    def get_per_process_memory_fraction(self, device: _DeviceLike = None) -> float:
+        """Return the share that `set_per_process_memory_fraction` set, by default 1."""
+        return MACHINE.device(device).allocator.fraction
+
+    def memory_stats_as_nested_dict(self, device: _DeviceLike = None) -> dict[str, Any]:
+        """Return `memory_stats` with a dict for each part of its keys."""
+        nested: dict[str, Any] = {}
+        for key, value in self.memory_stats(device).items():
+            *path, last = key.split(".")
+            place = nested
+            for part in path:
+                place = place.setdefault(part, {})
+            place[last] = value
+        return nested
+
+    def host_memory_stats(self) -> OrderedDict[str, int]:
+        """Return an empty dict: pinned memory is ordinary memory here, and not counted."""
+        return OrderedDict()
+
+    def list_gpu_processes(self, device: _DeviceLike = None) -> str:
+        """Return which processes use a device: this one alone."""
+        index = MACHINE.device(device).index
+        megabytes = self.memory_reserved(index) / 2**20
+        return f"GPU:{index}\nprocess {os.getpid():>10d} uses {megabytes:>12.3f} MB GPU memory"
+
+    def set_sync_debug_mode(self, debug_mode: int | str) -> None:
+        """Warn (1, ``"warn"``) or raise (2, ``"error"``) where an operation makes the host wait; 0: neither.
+
+        As on CUDA, explicit synchronization (`synchronize`, a stream's or an event's) isn't reported.
+        """
+        if isinstance(debug_mode, str):
+            if debug_mode not in _SYNC_DEBUG_MODES:
+                raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, `error`")
+            debug_mode = _SYNC_DEBUG_MODES.index(debug_mode)
+        if debug_mode not in (0, 1, 2):
+            raise RuntimeError("invalid value of debug_mode, expected 0, 1, or 2")
+        MACHINE.sync_debug_mode = debug_mode
+
+    def get_sync_debug_mode(self) -> int:
+        """Return the number that `set_sync_debug_mode` set."""
+        return MACHINE.sync_debug_mode
+
+    def can_device_access_peer(self, device: _DeviceLike, peer_device: _DeviceLike) -> bool:
+        """Return whether a device reads another's memory: each does every other's, but not its own."""
+        return MACHINE.device(device) is not MACHINE.device(peer_device)
+
+    def ipc_collect(self) -> None:
+        """Do nothing: no memory is shared with other processes."""
+
+    def is_tf32_supported(self) -> bool:
+        """Return whether the current device has tensor cores for TF32."""
+        return MACHINE.device().profile.tf32_flops is not None
+
+    def get_arch_list(self) -> list[str]:
+        """Return the architectures that can be simulated now: those of the devices."""
+        return sorted({"sm_{}{}".format(*device.profile.capability) for device in MACHINE.devices})
+
+    def device_of(self, obj: Any) -> Any:
+        """Return a context manager in which a tensor's device is the current one; others change nothing."""
+        on_device = isinstance(obj, torch.Tensor) and obj.device.type == "sim"
+        return self.device(obj.device) if on_device else contextlib.nullcontext()
+
     def reset_accumulated_memory_stats(self, device: _DeviceLike = None) -> None:
         """Set the totals of ``memory_stats()`` to the current values, and its counts of errors to 0."""
         MACHINE.device(device).allocator.reset_accumulated()
@@ -327,13 +548,19 @@ class SimModule(types.ModuleType):
         return MACHINE.device(device).profile.capability
 
     def get_device_properties(self, device: _DeviceLike = None) -> Properties:
-        """Return a device's name, compute capability, memory and number of processors."""
+        """Return a device's name, compute capability, memory, number of processors and their limits."""
         sim_device = MACHINE.device(device)
+        profile = sim_device.profile
+        threads, shared_memory = _BY_CAPABILITY[profile.capability]
         return Properties(
             self.get_device_name(sim_device.index),
-            *sim_device.profile.capability,
+            *profile.capability,
             total_memory=sim_device.allocator.capacity,
-            multi_processor_count=sim_device.profile.processors,
+            multi_processor_count=profile.processors,
+            L2_cache_size=profile.l2,
+            max_threads_per_multi_processor=threads,
+            shared_memory_per_block_optin=shared_memory,
+            shared_memory_per_multiprocessor=profile.shared_memory,
         )
 
     def is_bf16_supported(self, including_emulation: bool = True) -> bool:
@@ -348,6 +575,20 @@ class SimModule(types.ModuleType):
     def manual_seed(self, seed: int) -> None:
         """Seed the current device's random generator."""
         MACHINE.device().seed(seed)
+
+    def seed(self) -> None:
+        """Seed the current device's random generator with a number that nobody knows."""
+        self.manual_seed(torch.Generator().seed())
+
+    def seed_all(self) -> None:
+        """Seed every device's random generator with one number that nobody knows."""
+        self.manual_seed_all(torch.Generator().seed())
+
+    def initial_seed(self) -> int:
+        """Return the number that the current device's random generator was seeded with."""
+        generator = torch.Generator()
+        generator.set_state(MACHINE.device().rng)
+        return generator.initial_seed()
 
     def manual_seed_all(self, seed: int) -> None:
         """Seed every device's random generator; called by ``torch.manual_seed``."""

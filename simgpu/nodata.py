@@ -44,7 +44,7 @@ class NoData(TorchDispatchMode):
             return op(*args, **kwargs)
         if op is torch.ops.aten._local_scalar_dense.default:
             MACHINE.copy(MACHINE.device(args[0].device), "d2h", args[0].element_size())
-            return 0
+            return torch.zeros((), dtype=args[0].dtype).item()
         if op.is_view or (op is torch.ops.aten._to_copy.default and SimTensor not in types):
             with self:  # a view of the tensor as it is, or the parts of a copy
                 return dispatch(op, args, kwargs)

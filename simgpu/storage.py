@@ -32,7 +32,6 @@ def device_storage(payload: torch.Tensor, memory: Memory) -> torch.UntypedStorag
 
 def _attach(storage: Any, device: Device) -> Any:
     """Attach a device and newly allocated device memory to a CPU storage, and return it."""
-    storage._sim_device = device.torch_device
     storage._sim_memory = Memory(device, _StorageBase.nbytes(storage))
     return storage
 
@@ -52,7 +51,8 @@ def register() -> None:
         return _attach(_StorageBase.__new__(cls, *args, **more), MACHINE.device(device))
 
     def device(self: Any) -> torch.device:
-        return getattr(self, "_sim_device", None) or _StorageBase.device.__get__(self)
+        memory = getattr(self, "_sim_memory", None)
+        return _StorageBase.device.__get__(self) if memory is None else memory.device.torch_device
 
     def nbytes(self: Any) -> int:
         memory = getattr(self, "_sim_memory", None)

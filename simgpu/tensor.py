@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 from torch.utils._mode_utils import no_dispatch
 
-from . import cost, generator, latency, serialize, storage
+from . import cost, generator, latency, refusals, serialize, storage
 from .host import Costs, is_library, takes_lists
-from .machine import CPU, MACHINE, Device, Memory
+from .machine import CPU, MACHINE, Device, Memory, SynchronizationError
 from .mismatch import CONVOLUTIONS, check_indices, mismatch
 
 aten = torch.ops.aten
@@ -46,9 +46,15 @@ class SimTensor(Tensor):
     def __torch_dispatch__(
         cls, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Pass an operator to `dispatch`; its exceptions are raised without the inner stack frames."""
+        """Pass an operator to `dispatch`; its exceptions are raised without the inner stack frames.
+
+        A jagged nested tensor, which holds tensors of this class, handles its operators itself.
+        """
+        if len(types) > 1 and any(kind.__name__ == "NestedTensor" for kind in types):
+            return NotImplemented
         try:
-            return dispatch(op, args, kwargs or {})
+            with torch._C.DisableTorchFunction():  # a backward pass calls this with modes on, see `named`
+                return dispatch(op, args, kwargs or {})
         except Exception as error:
             # The frames below would keep the tensors alive as long as the error is kept; on CUDA there are
             # no such frames.
@@ -105,6 +111,13 @@ class SimTensor(Tensor):
         """Raise TypeError, as CUDA tensors do."""
         return self.numpy()
 
+    def __dlpack__(self, **_: Any) -> NoReturn:
+        """Raise BufferError: no other library knows this device's memory. ``torch.from_dlpack`` does."""
+        raise BufferError(
+            f"A tensor on {self.device} has no device memory that another library could read. "
+            "Use Tensor.cpu() to copy the tensor to host memory first."
+        )
+
     def record_stream(self, stream: Any) -> None:
         """Do nothing: the memory of a simulated tensor is never reused too early."""
 
@@ -144,7 +157,7 @@ class SimTensor(Tensor):
                 "protocol at the moment."
             )
         memory = self._memory
-        payload = copy.deepcopy(self._payload, memo)  # tensors that share memory still do
+        payload = _copy_payload(self._payload, memo)  # tensors that share memory still do
         if id(memory) not in memo:
             memo[id(memory)] = Memory(memory.device, memory.nbytes)
             memory.device.clock.copy("d2d", memory.nbytes, stream=memory.device.stream)
@@ -168,6 +181,23 @@ class SimTensor(Tensor):
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Return the parts for pickle; see `serialize.reduce`."""
         return serialize.reduce(self, self._payload)
+
+
+def _copy_payload(payload: Tensor, memo: dict[int, Any]) -> Tensor:
+    """Return a deep copy of a payload; its storage, which reports the device, is copied as one of the CPU."""
+    if payload.layout is not torch.strided or payload.is_meta or payload.is_nested:
+        return copy.deepcopy(payload, memo)
+    source = payload.untyped_storage()
+    key = ("payload", source._cdata)
+    if key not in memo:
+        memo[key] = torch.UntypedStorage(_storage_nbytes(source))
+        memo[key].copy_(source)
+    place = (payload.storage_offset(), payload.shape, payload.stride())
+    result = torch.empty(0, dtype=payload.dtype, device=CPU).set_(memo[key], *place)
+    for is_lazy, mark in ((payload.is_conj(), torch._C._set_conj), (payload.is_neg(), torch._C._set_neg)):
+        if is_lazy:
+            mark(result, True)
+    return result
 
 
 def _attributes(tensor: SimTensor) -> dict[str, Any]:
@@ -244,6 +274,8 @@ def _check_supported(tensor: Tensor) -> None:
         kind = "nested ones (only nn.TransformerEncoder makes those, for itself)"
     elif tensor.is_quantized:
         kind = "quantised ones"
+    elif tensor.is_mkldnn:
+        kind = "those of oneDNN"
     elif tensor.layout in (torch.strided, torch.sparse_coo):
         return
     raise NotImplementedError(f"The simulated device has strided and sparse COO tensors, not {kind}.")
@@ -267,10 +299,17 @@ class _OpInfo(NamedTuple):
     library: bool  # has the host overhead of a library call; see `host`
     foreach: bool  # applies to each tensor of a list
     like: bool  # creates a tensor like its first argument, by default on the same device
+    refusable: bool  # CUDA may refuse what the CPU accepts; see `refusals`
 
 
 _INDEXES = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten._unsafe_index}
-_HOST_ARGS = {aten._pack_padded_sequence: (1,)}
+_HOST_ARGS = {  # the last four, of compiled optimizers, take a tensor of scalars
+    aten._pack_padded_sequence: (1,),
+    aten._foreach_addcdiv: (3,),
+    aten._foreach_addcdiv_: (3,),
+    aten._foreach_addcmul: (3,),
+    aten._foreach_addcmul_: (3,),
+}
 _op_info: dict[Any, _OpInfo] = {}
 
 
@@ -296,6 +335,7 @@ def _info_of(op: Any) -> _OpInfo:
             library=is_library(name),
             foreach=takes_lists(name),
             like=name.startswith("new_") or name.endswith("_like"),
+            refusable=refusals.may_refuse(op),
         )
     return info
 
@@ -353,7 +393,7 @@ def _unwrap(x: Any, tensors: list[SimTensor], host_tensors: list[Tensor]) -> Any
         tensors.append(x)
         return x._payload
     if kind is list or kind is tuple:
-        if x and (isinstance(x[0], Tensor) or x[0] is None or isinstance(x[-1], Tensor)):
+        if x and (isinstance(x[0], (Tensor, list)) or x[0] is None or isinstance(x[-1], Tensor)):
             return [_unwrap(item, tensors, host_tensors) for item in x]
         return x
     if kind is torch.device:
@@ -389,7 +429,7 @@ def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             MACHINE.device(device.index)
         if info.indexes:
             check_indices(args)
-        elif len(host_tensors) > sum(_is_host_tensor(args[i]) for i in info.host_args):
+        elif len(host_tensors) > sum(_is_host_tensor(args[i]) for i in info.host_args if i < len(args)):
             mismatch(op, args, kwargs)
         for other in tensors:
             if other._memory.device is not device:
@@ -403,6 +443,8 @@ def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if target_device.type != "sim":
                 return op(*plain, **{**plain_kwargs, "device": target_device})
             device = MACHINE.device(target_device)
+        if info.refusable:
+            refusals.refuse(op, info.name, args, kwargs)
     else:
         device = MACHINE.device(kwargs.get("device"))
         if kwargs.get("pin_memory"):
@@ -410,7 +452,7 @@ def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
     try:
         if info.random and not _has_generator(kwargs, args, device):
-            with _device_rng(device):
+            with device_rng(device):
                 out = op(*plain, **plain_kwargs)
         elif _may_be_lazy(tensors):
             with _conjugate_aware():
@@ -422,21 +464,37 @@ def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     except RuntimeError as error:
         if op.overloadpacket in CONVOLUTIONS and args[0].dtype is not args[1].dtype:
             mismatch(op, args, kwargs)
-        if "expected m1 and m2" in str(error):  # CUDA's message has other names
-            raise RuntimeError(str(error).replace("m1 and m2", "mat1 and mat2")) from None
+        text = str(error)
+        if "expected m1 and m2" in text:  # CUDA's message has other names
+            raise RuntimeError(text.replace("m1 and m2", "mat1 and mat2")) from None
         _raise_if_full(error, device)
-        raise
+        out = NotImplemented
+        if any(words in text for words in _REFUSED_16_BITS):
+            with device_rng(device) if info.random else _nothing:
+                out = refusals.run_wider(op, plain, plain_kwargs)
+        if out is NotImplemented:
+            if isinstance(error, NotImplementedError):
+                raise NotImplementedError(refusals.in_cudas_words(text)) from None
+            raise
 
     result = _wrap_all(out, tensors, device, info)
     try:
         _charge(op, info, device, args, plain, plain_kwargs, out, tensors, host_tensors, result)
+    except SynchronizationError:
+        raise
     except Exception:  # noqa: BLE001  (an error of the accounting must not fail the operation)
         MACHINE.count_unmodelled()
     return result
 
 
-# The CPU's own 16-bit kernels of these are slow, some by a factor of ten.
+_REFUSED_16_BITS = ("not implemented for '", "Unsupported dtype", "FFT doesn't support tensors")
+
+# The CPU's own 16-bit kernels of these are slow, some by a factor of ten, or round more than CUDA's.
 _MATRIX = {
+    aten.grid_sampler_2d.default,
+    aten.grid_sampler_2d_backward.default,
+    aten.grid_sampler_3d.default,
+    aten.grid_sampler_3d_backward.default,
     aten.mm.default,
     aten.addmm.default,
     aten.bmm.default,
@@ -568,7 +626,7 @@ def _charge(
             outputs = result if isinstance(result, (list, tuple)) else [result]
             writes = [id(t._memory) for t in outputs if isinstance(t, SimTensor)]
         span = clock.launch(
-            info.name, seconds, device.stream, reads, writes, work.bytes, work.flops, dispatch_seconds
+            info.name, seconds, device.stream, reads, writes, work.bytes, work.flops, dispatch_seconds, work
         )
         for counters in MACHINE.counting:
             counters.launches += 1
@@ -758,6 +816,13 @@ def _item(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def _set_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Handle ``Tensor.set_``: make a tensor use another's storage and its device memory."""
     tensor, *rest = args
+    source = rest[0] if rest else tensor
+    on_device = [isinstance(x, SimTensor) or hasattr(x, "_sim_memory") for x in (tensor, source)]
+    if not all(on_device) or source.device != tensor.device:
+        raise RuntimeError(
+            f'Attempted to set the storage of a tensor on device "{tensor.device}" to a storage on different '
+            f'device "{source.device}".  This is no longer allowed; the devices must match.'
+        )
     if rest and isinstance(rest[0], SimTensor):
         tensor._memory = rest[0]._memory
         rest[0] = rest[0]._payload
@@ -835,7 +900,7 @@ _nothing = contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def _device_rng(device: Device) -> Any:
+def device_rng(device: Device) -> Any:
     """Context manager: run CPU kernels with the state of a device's random generator, and update it."""
     host = torch.default_generator
     saved = host.get_state()

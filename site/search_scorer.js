@@ -23,7 +23,7 @@ var Scorer = {
       if (!anchor) sum += 5 * share; // a whole page about it
       if (docname.startsWith("handbook/errors/")) sum += 6 * share;
     }
-    if (/^(08_|about|index|handbook\/(claims|checkers|fidelity|benchmark))/.test(docname)) sum -= 12;
+    if (/^(09_|about|index|handbook\/(claims|checkers|fidelity|benchmark))/.test(docname)) sum -= 12;
     return sum;
   },
 };

@@ -34,12 +34,12 @@ def pytest_ignore_collect(collection_path, config):
     return None
 
 
-LESSONS = ("05", "10", "03", "04", "06", "07", "08", "01")
+LESSONS = ("06", "11", "04", "03", "05", "07", "08", "09", "01")
 LONGEST = (
-    *("simgpu_conformance", "lesson03", "simgpu_processes", "templates", "launch"),
-    *("exercises", "bootstrap", "guard", "kill", "simgpu_programs", "lesson10", "lesson05"),
-    *("record", "cluster", "lesson06", "fidelity", "catch_up", "bundle", "notebook_form"),
-    *("readme", "lesson07", "workshop", "home"),
+    *("simgpu_conformance", "lesson04", "lesson03", "simgpu_processes", "templates", "launch"),
+    *("exercises", "bootstrap", "guard", "kill", "simgpu_programs", "lesson11", "lesson06"),
+    *("record", "cluster", "lesson07", "fidelity", "catch_up", "bundle", "notebook_form"),
+    *("readme", "lesson08", "workshop", "home"),
 )
 """The order in which xdist's workers start tests: lessons, then files, the longest first, so that no worker
 has to wait at the end."""

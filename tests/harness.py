@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shutil
@@ -33,7 +34,7 @@ CHECK_OUTPUT = "nbval-check-output"
 CELL_TIMEOUT = 120
 LESSONS: tuple[Lesson, ...] = load_course().ready
 """The lessons that have a notebook."""
-_ALONE = ("09",)  # computes on all cores and decides by what it measures: beside another it crawls
+_ALONE = ("10",)  # computes on all cores and decides by what it measures: beside another it crawls
 EACH_LESSON = [
     pytest.param(lesson, id=lesson.id, marks=[pytest.mark.serial] * (lesson.id in _ALONE))
     for lesson in LESSONS
@@ -223,3 +224,17 @@ def _output_problem(output: NotebookNode) -> str | None:
     if "image/png" in output.data and not output.metadata.get("image/png", {}).get("alt"):
         return "shows a picture without alternative text"
     return None
+
+
+def run_own(folder: Path, program: str, *options: str) -> tuple[subprocess.CompletedProcess[str], Any]:
+    """Run a program's text by the command ``run``; return the ended process and its report as JSON."""
+    (folder / "train.py").write_text(program, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "course_utils", "run", *options, "--json", "report.json", "train.py"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done, json.loads((folder / "report.json").read_text(encoding="utf-8"))

@@ -237,8 +237,8 @@ def test_uv_is_fetched_where_it_is_missing(tmp_path, wheels, module):
     script = f'#!/bin/sh\nexec "{shutil.which("uv")}" "$@"\n'
     make_wheel(folder, "uv", "9.0", {"uv-9.0.data/scripts/uv": script})
     env = variables(None, PATH=without_uv(), PIP_FIND_LINKS=folder.as_uri())
-    code = f"import sys; sys.modules[{module!r}] = None; from course_utils.cli import run; "
-    done = run(clone, env, code=code + "sys.exit(run(['lab', '--check']))")
+    code = f"import sys; sys.modules[{module!r}] = None; from course_utils.cli import main; "
+    done = run(clone, env, code=code + "sys.exit(main(['lab', '--check']))")
     assert done.returncode == 0, done.stdout + done.stderr
     assert not list((clone / ".venv").rglob("uv-9.0*")), "the environment holds what was asked for"
 
@@ -292,6 +292,7 @@ print(answer["schema"]["properties"]["fetchNews"]["default"], answer["settings"]
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ours", "own", "said"),
     [(False, "", "none None"), (True, "", "false None"), (True, '{"fetchNews": "true"}', "false true")],
@@ -479,8 +480,8 @@ def test_keep_uses_the_torch_of_the_python_that_was_called(tmp_path, wheels):
 
 @pytest.mark.slow
 def test_a_python_that_lacks_torch_hands_over_to_the_environment(clone):
-    code = "import sys; sys.path.insert(0, '.'); from course_utils.cli import run; "
-    call = [sys.executable, "-S", "-c", code + "sys.exit(run(['doctor', '--json']))"]
+    code = "import sys; sys.path.insert(0, '.'); from course_utils.cli import main; "
+    call = [sys.executable, "-S", "-c", code + "sys.exit(main(['doctor', '--json']))"]
     done = subprocess.run(call, cwd=clone, env=variables(None), capture_output=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["facts"]["torch"]["version"] == "2.13.0"
@@ -544,7 +545,7 @@ def test_an_old_python_is_refused_in_one_sentence():
 
 @pytest.mark.parametrize("words", [["--help"], ["lab", "--help"], ["test", "--help"]])
 def test_help_needs_the_standard_library_only(words):
-    code = f"import sys; sys.path.insert(0, '.'); from course_utils.cli import run; run({words})"
+    code = f"import sys; sys.path.insert(0, '.'); from course_utils.cli import main; main({words})"
     call = [sys.executable, "-I", "-S", "-c", code]
     done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -773,6 +774,7 @@ def options(*words: str):
         (["--everywhere"], [*test.EVERYWHERE]),
         (["--compat"], [*test.COMPAT]),
         (["--pair", "floor"], [*test.COMPAT]),
+        (["--pair", "floor", "--lessons"], [*test.COMPAT[:2]]),
         (["--pair", "newest", "--full"], [*test.LINT, *test.QUICK, *test.FULL]),
     ],
 )

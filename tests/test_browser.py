@@ -142,7 +142,7 @@ def _run_all(browser, lab, name):
     return page
 
 
-@pytest.mark.parametrize("number", ["03", "06"])
+@pytest.mark.parametrize("number", ["03", "07"])
 def test_a_solved_lesson_on_the_simulated_device_in_jupyterlab(number, browser, lab):
     _, _, folder = lab
     lesson = next(entry for entry in LESSONS if entry.id == number)
@@ -267,7 +267,7 @@ def test_what_cells_show_links_to_pages_that_open(browser, lab):
     nb.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
     nbformat.write(nb, lab[2] / "course" / "notebooks" / "links.ipynb")
     page = _run_all(browser, lab, "links.ipynb")
-    lesson = page.locator(".jp-OutputArea-output a", has_text="06").first
+    lesson = page.locator(".jp-OutputArea-output a", has_text="07").first
     lesson.click()
     expect(page.locator(".jp-Notebook:visible h1").first).to_contain_text("Memory", timeout=60 * SECOND)
     page.get_by_role("tab", name="links.ipynb").click()

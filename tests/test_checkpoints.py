@@ -1,4 +1,4 @@
-"""What lessons 05, 09 and 10 save: 500 wrong bits and 100 cuts in each, and wrong weights are never taken."""
+"""What lessons 06, 10 and 11 save: 500 wrong bits and 100 cuts in each, and wrong weights are never taken."""
 
 import itertools
 import random

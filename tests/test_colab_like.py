@@ -236,7 +236,7 @@ from course_utils import keep
 
 
 def cut_off():
-    while not (keep("03") / "previous.pt").exists():
+    while not (keep("04") / "previous.pt").exists():
         time.sleep(0.005)
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -247,29 +247,29 @@ threading.Thread(target=cut_off, daemon=True).start()
 
 @pytest.mark.parametrize("platform", [COLAB], ids=["colab"], indirect=True)
 def test_a_session_dies_and_another_goes_on_from_its_checkpoint(platform, run, tmp_path):
-    """Lesson 03's training is cut off; a new machine mounts the Drive, catches up and goes on."""
-    nb = nbformat.read(NOTEBOOKS / load_course().lesson("03").file, as_version=4)
+    """Lesson 04's training is cut off; a new machine mounts the Drive, catches up and goes on."""
+    nb = nbformat.read(NOTEBOOKS / load_course().lesson("04").file, as_version=4)
     training = next(cell.source for cell in nb.cells if cell.get("id") == "kept-run")
     assert "epochs=1," in training
     training = training.replace("epochs=1,", "epochs=3,")  # as the text asks
     needed = [code_cells(nb)[2].source]  # imports and digits
     needed += [c.source for c in code_cells(nb) if c.metadata.get("course", {}).get("script")]
     drive = FAKE_DRIVE % str(tmp_path / "drive")
-    note = "from course_utils import progress_file\n\nprogress_file.record_attempt('03.train_epoch', 'right')"
-    start = 'course_utils.keep("03", drive=True)'
+    note = "from course_utils import progress_file\n\nprogress_file.record_attempt('04.full_state', 'right')"
+    start = 'course_utils.keep("04", drive=True)'
     with pytest.raises(DeadKernelError):
-        run("03", [note, drive, start, *needed, CUT_OFF, training], "first")
+        run("04", [note, drive, start, *needed, CUT_OFF, training], "first")
     kept = tmp_path / "drive" / "MyDrive" / "pytorch-gpu-course"
-    assert (kept / "03" / "last.pt").is_file()
+    assert (kept / "04" / "last.pt").is_file()
 
     platform.forget_the_course()
     (tmp_path / "progress.jsonl").unlink()
     look = "print(course_utils.progress_file.solved())"
-    start += '\ncourse_utils.catch_up("03", "disk")'
-    nb = run("03", [drive, start, training, look], "second")
+    start += '\ncourse_utils.catch_up("04", "disk")'
+    nb = run("04", [drive, start, training, look], "second")
     caught_up, trained, solved = (_shown([cell]) for cell in nb.cells[-3:])
     assert "Kept in your Drive" in caught_up
-    assert f"Checkpoint: {kept / '03' / 'last.pt'}, saved " in caught_up
+    assert f"Checkpoint: {kept / '04' / 'last.pt'}, saved " in caught_up
     assert trained.startswith("resume from last.pt: epoch 0, step ")
     assert "steps in all: 420" in trained
-    assert solved.strip() == "{'03.train_epoch'}"
+    assert solved.strip() == "{'04.full_state'}"

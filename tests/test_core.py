@@ -76,6 +76,7 @@ def test_start_says_that_the_lesson_is_ready_what_is_solved_and_the_way_back(fak
     assert capsys.readouterr().out == ready.format(1), "the kernel has what the cells above made"
 
 
+@pytest.mark.slow
 def test_start_speaks_the_notebooks_language_whatever_the_kernel_was_started_in():
     says = "import course_utils; course_utils.start('00'{})\nfrom course_utils import devices\n"
     says += "print(devices.SWITCH_ON['colab'])"
@@ -626,14 +627,38 @@ def file(tmp_path, monkeypatch):
     return path
 
 
-def test_what_was_solved_before_it_moved_to_another_lesson_stays_solved(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.jsonl"))
-    progress_file.record_attempt("05.sharded_bytes", "right")
-    progress_file.record_attempt("05.learning_rate", "right")  # this one is no more
-    assert "10.sharded_bytes" in progress_file.solved()
-    known = {e.id for lesson in ("05", "10") for e in exercises_of(lesson)}
-    assert set(progress_file.RENAMED_EXERCISES.values()) <= known
-    assert not set(progress_file.RENAMED_EXERCISES) & known
+FORMER = {  # ids in files of before lesson 03 was divided
+    "02.tower": "02.tower",
+    "03.train_epoch": "03.train_epoch",
+    "03.full_state": "04.full_state",
+    "04.amp_step": "05.amp_step",
+    "05.accumulate": "06.accumulate",
+    "05.sharded_bytes": "11.sharded_bytes",
+    "08.as_numpy": "09.as_numpy",
+    "10.microbatches": "11.microbatches",
+}
+
+
+def test_what_was_solved_before_the_lessons_were_renumbered_stays_solved(tmp_path, monkeypatch):
+    file = tmp_path / "progress.jsonl"
+    monkeypatch.setenv("COURSE_PROGRESS", str(file))
+    rest = {"time": "2026-11-01T10:00:00+00:00", "outcome": "right", "diagnosis": ""}
+    lines = [json.dumps({"exercise": former} | rest) for former in FORMER]
+    lines.append('{"prediction": "03.shuffles", "verdict": "right", "guess": "1 and 3", "unit": ""}')
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert progress_file.solved() == set(FORMER.values())
+    assert progress_file.predictions() == {"04.shuffles": "right"}
+    assert progress_file.first_guess("04.shuffles") == "1 and 3"
+    progress_file.record_attempt("05.accumulate", "right")  # of today: the one of mixed precision
+    assert "05.accumulate" in progress_file.solved()
+    assert set(FORMER.values()) <= {e.id for entry in load_course().lessons for e in exercises_of(entry.id)}
+
+
+def test_a_notebook_of_before_finds_an_exercise_under_its_former_lesson():
+    assert exercises_of("03").full_state.id == "04.full_state"
+    assert exercises_of("04").amp_step.id == "05.amp_step"
+    with pytest.raises(AttributeError, match="it has train_epoch"):
+        exercises_of("03").no_such  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -729,8 +754,8 @@ def test_a_good_table_of_contents_is_read(tmp_path):
     assert [lesson.id for lesson in course.ready] == ["00"]
     assert course.lesson("01").planned
     assert (course.repository, course.branch) == ("owner/name", "main")
-    with pytest.raises(KeyError, match="no lesson '07'; the course has 00, 01"):
-        course.lesson("07")
+    with pytest.raises(KeyError, match="no lesson '08'; the course has 00, 01"):
+        course.lesson("08")
 
 
 @pytest.mark.parametrize(

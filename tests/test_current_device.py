@@ -15,7 +15,7 @@ CALL = re.compile(r"^[^#`\n]*?\binit_process_group\(", re.MULTILINE)
 NO_GPU = re.compile(r'\s*(?:backend=)?["\'](?:gloo|fake)["\']|.*\bworld_size=1\b')
 ARGUMENTS = {
     "tools/records/ddp_worker.py": ["32"],
-    "notebooks/09_capstone.ipynb: two_ranks.py": ["{}", "cuda", "1"],
+    "notebooks/10_capstone.ipynb: two_ranks.py": ["{}", "cuda", "1"],
 }
 """What a script gets on its command line, where it asks for something."""
 
@@ -118,7 +118,7 @@ def test_a_script_chooses_its_gpu_before_it_joins(name, begun, tmp_path, monkeyp
 
 
 def test_what_joins_is_found_and_one_that_forgets_is_seen(begun, tmp_path):
-    assert {"notebooks/05_several_gpus.ipynb: parallel.py", "course_lessons/lesson10/ranks.py"} < {*scripts()}
+    assert {"notebooks/06_several_gpus.ipynb: parallel.py", "course_lessons/lesson11/ranks.py"} < {*scripts()}
     assert not joins('dist.init_process_group("gloo")')
     assert not joins("# Call init_process_group(backend) first.")
     assert joins('dist.init_process_group("gloo")\ndist.init_process_group()')

@@ -212,7 +212,7 @@ def test_damage_is_told_from_absence():
     assert door.state == "shut" and "libcudart" in door.seen and "removed" in door.remedy
 
 
-def call(*words, code="from course_utils.cli import run; sys.exit(run(sys.argv[1:]))", flags=()):
+def call(*words, code="from course_utils.cli import main; sys.exit(main(sys.argv[1:]))", flags=()):
     root = Path(__file__).parents[1]
     code = f"import sys; sys.path.insert(0, {str(root)!r}); {code}"
     command = [sys.executable, *flags, "-c", code, *words]
@@ -229,8 +229,8 @@ def test_the_command_prints_json():
 
 def test_without_torch_the_command_fails_with_the_remedy():
     code = (
-        "from course_utils.cli import bootstrap, run; bootstrap.other_python = lambda: None; "
-        "sys.exit(run(['doctor']))"
+        "from course_utils.cli import bootstrap, main; bootstrap.other_python = lambda: None; "
+        "sys.exit(main(['doctor']))"
     )
     done = call(code=code, flags=("-S",))
     assert done.returncode == 1

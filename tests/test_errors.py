@@ -215,7 +215,7 @@ def tables():
     return explain_tables.tables()
 
 
-@pytest.mark.slow
+@pytest.mark.everywhere
 def test_messages_are_found_as_people_paste_them(tables, record_property):
     """Through noise, wrappers, aborts, logs and titles; in learners' words; nothing for what has no entry."""
     *asked, nothing = [row for table in tables for row in table]
@@ -285,7 +285,7 @@ def test_the_deliberate_errors_of_the_lessons_are_here():
 
 @pytest.mark.slow
 def test_a_cell_explains_the_error_of_the_cell_before(tmp_path):
-    (tmp_path / "04_mixed_precision.ipynb").touch()
+    (tmp_path / "05_mixed_precision.ipynb").touch()
     cells = (
         "from course_utils import expect_error, explain\nimport torch\nexplain()",
         "torch.ones(2, dtype=torch.bfloat16).numpy()",
@@ -296,7 +296,7 @@ def test_a_cell_explains_the_error_of_the_cell_before(tmp_path):
     nb = execute(notebook(*cells), tmp_path, PYTHONPATH=str(ROOT))
     shown = [cell.outputs[-1].get("data", {}).get("text/markdown", "") for cell in nb.cells]
     assert "Nothing has failed" in shown[0]
-    assert "NumPy has no bfloat16" in shown[2] and "[04](04_mixed_precision.ipynb)" in shown[2]
+    assert "NumPy has no bfloat16" in shown[2] and "[05](05_mixed_precision.ipynb)" in shown[2]
     page = course.load_course().page
     assert f"({page('handbook/errors/precision.md')}#numpy-has-no-bfloat16)" in shown[2]
     assert "A device name that PyTorch does not know" in shown[3]

@@ -10,10 +10,10 @@ import torch
 from support import python
 
 from course_lessons.lesson02 import explorers as lesson02
-from course_lessons.lesson04 import explorers as lesson04
 from course_lessons.lesson05 import explorers as lesson05
 from course_lessons.lesson06 import explorers as lesson06
-from course_lessons.lesson10 import explorers as lesson10
+from course_lessons.lesson07 import explorers as lesson07
+from course_lessons.lesson11 import explorers as lesson11
 from course_lessons.shared import explorer, memory, roofline
 from course_lessons.shared.explorer import Explorer, box, slider
 
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.usefixtures("simulated")
 
 GRADIENTS = torch.logspace(-9, -3, 1000)
 CALLS = {
-    "loss scale": lambda: lesson04.loss_scale(GRADIENTS),
+    "loss scale": lambda: lesson05.loss_scale(GRADIENTS),
     "overlap": lesson02.overlap,
-    "buckets": lesson05.buckets,
-    "sharding": lesson10.sharding,
-    "step of FSDP": lesson10.step,
-    "allocator": lesson06.allocator,
-    "mountain": lambda: lesson06.mountain(blocks=4),
+    "buckets": lesson06.buckets,
+    "sharding": lesson11.sharding,
+    "step of FSDP": lesson11.step,
+    "allocator": lesson07.allocator,
+    "mountain": lambda: lesson07.mountain(blocks=4),
     "roofline": roofline.explore,
 }
 
@@ -142,13 +142,13 @@ def test_the_mountain_is_as_high_as_the_meter_says(again):
     with memory.temporary_device("400 MiB") as device:
         module = torch.get_device_module(device)
         blocks = nn.ModuleList(Block() for _ in range(4)).to(device)
-        x = torch.randn(lesson06.ROWS, 256, device=device, requires_grad=True)
+        x = torch.randn(lesson07.ROWS, 256, device=device, requires_grad=True)
         before = module.memory_allocated(device)
         for n, block in enumerate(blocks):
             x = checkpoint(block, x, use_reentrant=False) if n in again else block(x)
         top = module.memory_allocated(device) - before
         del x
-    steps = lesson06.mountain_heights(tuple(n in again for n in range(4)))
+    steps = lesson07.mountain_heights(tuple(n in again for n in range(4)))
     counted = [height for name, height in steps if name == "forward"][-1]
     # LayerNorm keeps a mean and a spread for each row.
     assert top == pytest.approx(counted, rel=0.02)
@@ -156,7 +156,7 @@ def test_the_mountain_is_as_high_as_the_meter_says(again):
 
 def test_the_last_block_computed_again_saves_nothing():
     def peak(*again):
-        return max(height for _, height in lesson06.mountain_heights(again))
+        return max(height for _, height in lesson07.mountain_heights(again))
 
     nothing = peak(False, False, False)
     assert peak(False, False, True) == nothing
@@ -165,7 +165,7 @@ def test_the_last_block_computed_again_saves_nothing():
 
 def test_full_tensors_of_a_segment_each_leave_gaps_that_go_back():
     def given(size, emptied):
-        return lesson06.after(3, size * lesson06.MIB, emptied)[1] == "24 MiB: given"
+        return lesson07.after(3, size * lesson07.MIB, emptied)[1] == "24 MiB: given"
 
     assert given(12, emptied=False)
     assert not given(4, emptied=True)

@@ -80,8 +80,7 @@ def test_the_map_has_each_lesson_with_its_minutes_and_a_line_from_each_that_it_n
     assert len(list(drawn.iter(f"{svg}path"))) == sum(len(one.needs) for one in COURSE.lessons)
     assert int(drawn.get("width")) <= 390
     for one in COURSE.lessons:
-        in_halves = one.id == "03"  # two lessons in one file, until it is split; its header says so
-        assert one.minutes <= 90 or one.id in COLLECTIONS or in_halves, "longer than one can sit"
+        assert one.minutes <= 90 or one.id in COLLECTIONS, "longer than one can sit"
 
 
 def test_the_site_begins_with_the_routes_of_readme(tmp_path):

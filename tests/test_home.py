@@ -192,7 +192,7 @@ get_ipython().register_magic_function(pip, "line", "pip")
 
 
 @TODAY  # the other languages' notebooks are made anew
-@pytest.mark.slow
+@pytest.mark.everywhere
 def test_a_fork_has_every_link_right_after_one_command(tmp_path, capsys, monkeypatch):
     fork = working_copy(tmp_path / "gpu.fork")
     yml, lesson = fork / "notebooks" / "course.yml", fork / "notebooks" / LESSON.file

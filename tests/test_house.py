@@ -144,6 +144,7 @@ def unreached(graph: grimp.ImportGraph) -> set[str]:
 
 BY_ITSELF = {
     "simgpu.pytest_plugin",  # for who tests with the simulated device
+    "simgpu.__main__",
     "simgpu.elsewhere",  # notebooks that learners kept import it
 }
 

@@ -86,7 +86,7 @@ def at_each_line(prepare, work, *numbers, step=1):
             yield
 
 
-@pytest.mark.slow
+@pytest.mark.everywhere
 def test_a_reset_stopped_at_each_line_loses_no_work(tmp_path, monkeypatch, capfd):
     mine, fresh = "mine" * 1000, "fresh" * 1000
     course = reset.load_course()
@@ -99,7 +99,7 @@ def test_a_reset_stopped_at_each_line_loses_no_work(tmp_path, monkeypatch, capfd
             path.unlink()
         write(tmp_path, LESSON, mine)
 
-    work = lambda: cli.run(["reset", "01"])  # noqa: E731
+    work = lambda: cli.main(["reset", "01"])  # noqa: E731
     for times, _ in enumerate(at_each_line(prepare, work, *SIGNALS)):
         # `try` itself, the first line, is not yet within it
         assert "Traceback" not in capfd.readouterr().err or times < 3
@@ -192,7 +192,7 @@ def test_wrong_arguments_and_files_are_answered_with_a_sentence(tmp_path, monkey
     wrong = []
     for line in WRONG.replace("\n", "|").strip("|").split("|"):
         try:
-            status = cli.run(line.split())
+            status = cli.main(line.split())
         except SystemExit as left:  # argparse's
             status = left.code
         except Exception as error:  # noqa: BLE001  (a learner would see a traceback)
@@ -226,7 +226,7 @@ def test_a_checkpoint_saved_and_stopped_at_each_line_is_whole(tmp_path):
     assert resumed() == 2
 
 
-@pytest.mark.slow
+@pytest.mark.everywhere
 def test_keeping_progress_elsewhere_stopped_at_each_line_loses_none(tmp_path, monkeypatch):
     old, new = tmp_path / "old.jsonl", tmp_path / "kept" / "new.jsonl"
     monkeypatch.setenv("COURSE_PROGRESS", str(old))

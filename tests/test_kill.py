@@ -1,4 +1,4 @@
-"""Lesson 03's promise: a training run that is killed at any moment goes on as if nothing had been.
+"""Lesson 04's promise: a training run that is killed at any moment goes on as if nothing had been.
 
 The script is made by the notebook's own cells, those with ``metadata.course.script``. A process that
 has imported torch once forks the runs, so that forty starts do not cost forty imports.
@@ -83,7 +83,7 @@ class Trainer:
 @pytest.fixture(scope="module")
 def trainer(tmp_path_factory) -> Iterator[Trainer]:
     script = tmp_path_factory.mktemp("script") / "train.py"
-    lesson = NOTEBOOKS / "03_training_loop.ipynb"
+    lesson = NOTEBOOKS / "04_checkpoints.ipynb"
     subprocess.run([sys.executable, "-c", MAKE, lesson, script], check=True, cwd=script.parent)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
@@ -164,7 +164,7 @@ def test_killed_at_twenty_random_moments(trainer, whole, tmp_path, capsys, recor
         f"{same} of {kills} killed runs end in the weights of the uninterrupted run, bit for bit; "
         f"{len(resumed)} resumed from a checkpoint, {torn} were killed while they saved"
     )
-    record_property("=lesson 03, killed training", line)
+    record_property("=lesson 04, killed training", line)
     with capsys.disabled():
         print(f"\n{line}")
     assert same == kills
@@ -214,7 +214,7 @@ def test_where_no_checkpoint_can_be_read_the_run_stops_and_says_so(trainer, fini
 
 
 def test_the_script_is_made_of_the_cells_the_learner_reads(trainer):
-    cells = nbformat.read(NOTEBOOKS / "03_training_loop.ipynb", as_version=4).cells
+    cells = nbformat.read(NOTEBOOKS / "04_checkpoints.ipynb", as_version=4).cells
     script = trainer.script.read_text(encoding="utf-8")
     shown = [cell.source for cell in cells if cell.cell_type == "code"]
     for name in ("save_checkpoint", "load_checkpoint", "train", "new_run", "prepare"):

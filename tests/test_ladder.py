@@ -1,11 +1,11 @@
-"""The ladder of lesson 09 as it is recorded: its rungs, its images, its turns."""
+"""The ladder of lesson 10 as it is recorded: its rungs, its images, its turns."""
 
 import argparse
 
 import pytest
 import torch
 
-from tools.records import ladder, lesson09
+from tools.records import ladder, lesson10
 from tools.records.experiments import REGISTRY, LeftOut, Point, Unsuitable, run_points
 
 CPU = torch.device("cpu")
@@ -125,7 +125,7 @@ def test_a_rung_is_measured_against_the_slow_script(monkeypatch):
     monkeypatch.setattr(
         ladder, "make_turn", lambda network, options, device: lambda: 1e-3 if options.ask else 2.5e-4
     )
-    monkeypatch.setattr(lesson09, "best_flops", lambda device, unit: 1e11)
+    monkeypatch.setattr(lesson10, "best_flops", lambda device, unit: 1e11)
     found = found_for("ladder", network="tutorial", rung="no .item()")
     by_name = {m.quantity: m for m in found}
     assert by_name["speed-up"].median == pytest.approx(4.0) and by_name["speed-up"].n == 5

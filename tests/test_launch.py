@@ -36,7 +36,7 @@ def classify():
 if what == "plain":
     from course_utils.progress_file import record_attempt
 
-    record_attempt("05.test", "right")
+    record_attempt("06.test", "right")
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
     model(torch.ones(8, 4)).sum().backward()
     print("rank", rank, "says", *sys.argv[2:])

@@ -12,9 +12,9 @@ import torch
 from test_checkpoints import spoilt
 from torch import nn
 
-from course_lessons.lesson09 import ledger as module
-from course_lessons.lesson09.ledger import MARGIN, ROUNDS, Ledger
-from course_lessons.lesson09.rung import described
+from course_lessons.lesson10 import ledger as module
+from course_lessons.lesson10.ledger import MARGIN, ROUNDS, Ledger
+from course_lessons.lesson10.rung import described
 from course_utils import predictions, progress_file, todo
 
 START = {"seconds": 1.0, "images": 10, "skill": 0.9}
@@ -148,7 +148,7 @@ def test_the_guess_is_scored_and_kept_beside_the_measurement(world, capsys):
     ledger = world.ledger()
     assert tried(ledger, "a", {"seconds": 0.5}, 3.0).predicted == 3.0
     assert "You predicted 3×. Found: 2×" in capsys.readouterr().out
-    assert list(progress_file.predictions()) == ["09.a"]
+    assert list(progress_file.predictions()) == ["10.a"]
     assert tried(ledger, "a", {"seconds": 0.5}, 2.0).predicted == 3.0
     assert "your first prediction, 3×, stays" in capsys.readouterr().out
 

@@ -8,7 +8,7 @@ import re
 import nbformat
 import pytest
 import torch
-from harness import NOTEBOOKS, code_cells
+from harness import NOTEBOOKS, code_cells, run_own
 
 from course_lessons.lesson00 import drawings, guesses, loading
 from course_lessons.lesson00.watching import Watched, watch
@@ -104,3 +104,19 @@ def test_digits_are_drawn_below_their_answers_also_if_all_are_right(figures):
     (_, none), (fig, four) = figures
     assert "0 of them wrong" in none and "4 of them wrong" in four
     assert "but it is" in fig.axes[-1].get_title()
+
+
+@pytest.mark.slow
+def test_a_program_that_says_cuda_is_reported_as_the_lesson_says(tmp_path):
+    _, program = source("own-file").split("\n", 1)
+    done, report = run_own(tmp_path, program)
+    assert done.returncode == 0, done.stderr
+    assert "step 9: loss" in done.stdout
+    assert "70 MiB" in PROSE and "It needs 70" in done.stdout and "14.6 GiB" in done.stdout
+    step = report["step"]["seconds"]
+    assert round(step * 1000) == 4 and "About 4 ms" in PROSE
+    line = program.splitlines().index('    print(f"step {step}: loss {loss.item():.2f}")') + 1
+    (wait,) = [one for one in report["waits"] if one["line"] == line]
+    (finding,) = [one for one in report["findings"] if one["line"] == line]
+    assert 0.4 < wait["seconds"] / step < 0.5, "Python waits there for nearly half of the step"
+    assert finding["saves"] < step / 50, "and would gain almost nothing"

@@ -1,450 +1,272 @@
-"""Lesson 04: its checks judge what answers do, and mixed precision on the simulated device is CUDA's."""
+"""What lesson 04 claims, checked on the notebook's own cells."""
 
 from __future__ import annotations
 
-import ast
-import math
-from contextlib import nullcontext
-from types import SimpleNamespace
+import os
+import pickle
+import random
+import shutil
+import zipfile
+from pathlib import Path
 
-import matplotlib.pyplot as plt
 import nbformat
 import pytest
 import torch
-from answers import wrong
 from harness import NOTEBOOKS, code_cells
-from torch import nn
-from torch.nn import functional as F
 
-import simgpu
-from course_lessons.lesson04.accumulate import accumulate
-from course_lessons.lesson04.amp_step import amp_step
-from course_lessons.lesson04.checkpoint import checkpoint
-from course_lessons.lesson04.choose_precision import choose_precision
-from course_lessons.lesson04.drawings import scaled_gradients, share_lost
-from course_lessons.lesson04.gains import Gains
-from course_lessons.lesson04.logits_loss import logits_loss
-from course_lessons.lesson04.networks import digits_on, mlp, small_cnn
-from course_lessons.shared.checking import save_and_load
-from course_lessons.shared.edited import edited
-from course_lessons.shared.precision import gradients_lost, scaling_device, zeroed
-from course_utils import measure
-from course_utils.devices import abilities
-from course_utils.exercises import lesson
+from course_lessons.lesson04 import drawings
+from course_lessons.lesson04.training_script import TrainingProcess
+from course_utils import plots
 
-EX = lesson("04")
-HALF, BF16 = torch.float16, torch.bfloat16
+CELLS = [
+    cell
+    for cell in code_cells(nbformat.read(NOTEBOOKS / "04_checkpoints.ipynb", as_version=4))
+    if not {"generated", "exercise"} & set(cell.metadata.get("tags", []))
+]
+
+
+@pytest.fixture(scope="module")
+def lesson() -> dict:
+    """Return the names that the training script's cells define."""
+    names: dict = {"random": random, "Path": Path, "__name__": "lesson04_script"}
+    exec(CELLS[0].source, names)
+    for cell in CELLS:
+        if cell.metadata.get("course", {}).get("script"):
+            exec(cell.source, names)
+    return names
 
 
 @pytest.fixture
-def sim(simulated):
-    return simulated.first()
+def run(lesson):
+    states = random.getstate(), torch.get_rng_state()
+    yield lesson["new_run"](torch.device("cpu"), steps=60)
+    random.setstate(states[0])
+    torch.set_rng_state(states[1])
 
 
-@pytest.mark.parametrize(
-    ("wait", "seen"),
-    [
-        (lambda loss, scaler: loss.cpu(), "cpu()"),
-        (lambda loss, scaler: loss.to("cpu"), "to()"),
-        (lambda loss, scaler: loss.to(device="cpu"), "to()"),
-        (lambda loss, scaler: torch.from_numpy(loss.numpy()), "numpy()"),
-        (lambda loss, scaler: loss if loss > 0 else -loss, "bool()"),
-        (lambda loss, scaler: torch.accelerator.synchronize() or loss, "synchronize()"),
-        (lambda loss, scaler: torch.cuda.synchronize() or loss, "synchronize()"),
-        (lambda loss, scaler: loss * scaler.get_scale() / scaler.get_scale(), "get_scale()"),
-    ],
-    ids=["cpu", "to", "to by name", "numpy", "if", "accelerator", "cuda", "get_scale"],
-)
-def test_a_step_that_waits_is_told_by_which_call(wait, seen):
-    def answer(model, x, y, loss_fn, optimizer, scaler, dtype):
-        loss = amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)
-        return wait(loss, scaler)
-
-    result = EX.amp_step.result(answer)
-    assert (result.outcome, result.diagnosis) == ("not_yet", "waits")
-    assert dict(result.details)["Seen"] == seen
+def digits(lesson, n=60):
+    data = lesson["load_digits"]()
+    return data.train_x[:n], data.train_y[:n]
 
 
-def test_a_scaler_called_in_the_wrong_order_is_quoted():
-    twice = edited(amp_step, {"scaler.update()": "scaler.update()\nscaler.update()"})
-    result = EX.amp_step.result(twice)
-    assert result.outcome == "not_yet"
-    assert "No inf checks were recorded" in dict(result.details)["Seen"]
+def draws() -> tuple:
+    return random.random(), float(torch.rand(()))
+
+
+def test_a_checkpoint_holds_every_part_and_every_generator(lesson, run, tmp_path):
+    x, y = digits(lesson)
+    lesson["train"](run, x, y, epochs=1, folder=tmp_path, batch=10, every=4)
+    saved = torch.load(tmp_path / "last.pt", weights_only=True)
+    assert {"model", "optimizer", "scheduler", "epoch", "step", "order"} <= set(saved)
+    assert {"torch_rng", "python_rng"} <= set(saved)
+    assert saved["optimizer"]["state"] and saved["scheduler"]["last_epoch"] == 6
+    expected = draws()
+
+    other = lesson["new_run"](torch.device("cpu"), steps=60, seed=5)
+    assert lesson["load_checkpoint"](other, tmp_path) == "last.pt"
+    assert draws() == expected
+    assert (other.epoch, other.step) == (1, 0)
+    assert torch.equal(other.order, run.order)
+
+
+@pytest.fixture(params=["cpu", "sim"])
+def device(request):
+    if request.param == "cpu":
+        return torch.device("cpu")
+    return request.getfixturevalue("simulated").first()
+
+
+def finished(lesson, device, folder, stop_at=None):
+    """Train for two short epochs; if ``stop_at`` is set, stop at that save and resume in a new run."""
+    x, y = (part.to(device) for part in digits(lesson))
+    folder.mkdir()
+    saves, save = [], lesson["save_checkpoint"]
+
+    def stopping(run, folder):
+        save(run, folder)
+        saves.append(run.step)
+        if len(saves) == stop_at:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(lesson, "save_checkpoint", stopping)
+        for seed in (0, 1):  # what is not in the checkpoint is another in the second run
+            try:
+                run = lesson["new_run"](device, steps=12, seed=seed)
+                lesson["train"](run, x, y, epochs=2, folder=folder, batch=10, every=2)
+                break
+            except KeyboardInterrupt:
+                continue
+    return run.model.state_dict()
+
+
+def equal(a, b):
+    return all(torch.equal(a[name], b[name]) for name in a)
 
 
 @pytest.mark.slow
-def test_checks_leave_the_settings_of_the_process_alone():
-    def settings():
-        return (
-            torch.get_num_threads(),
-            torch.is_autocast_enabled("cpu"),
-            torch.get_autocast_dtype("cpu"),
-            torch.autocast.__init__,
-            torch.amp.GradScaler.__init__,
-            nn.BCEWithLogitsLoss.__init__,
-            torch.cuda.is_bf16_supported,
-            torch.cuda.synchronize,
-            torch.accelerator.synchronize,
-            simgpu.enabled(),
-        )
-
-    before = settings()
-    for exercise in EX:
-        exercise.result(exercise.reference)
-        for answer in wrong(exercise).values():
-            exercise.result(answer)
-    assert settings() == before
+def test_a_stopped_run_ends_with_the_same_bits(lesson, run, device, tmp_path):
+    alone = finished(lesson, device, tmp_path / "alone")
+    assert all(value.device == device for value in alone.values())
+    assert equal(alone, finished(lesson, device, tmp_path / "stopped", stop_at=4))
 
 
-# --- the references on a device
+@pytest.mark.slow
+def test_on_a_device_its_own_generator_is_part_of_the_checkpoint(lesson, run, device, tmp_path):
+    lesson["save_checkpoint"](lesson["new_run"](device, steps=12), tmp_path)
+    saved = torch.load(tmp_path / "last.pt", weights_only=True)
+    kept = {name for name in saved if name.endswith("_rng")}
+    assert kept == {"torch_rng", "python_rng", f"{device.type}_rng"} - {"cpu_rng"}
+    alone = finished(lesson, device, tmp_path / "alone")
+    without = f"{device.type}_rng" if device.type != "cpu" else "torch_rng"
+    save = lesson["save_atomic"]
+
+    def forgetful(state, path):
+        states = {"torch_rng": torch.Generator().get_state()} if without == "torch_rng" else {}
+        save({name: part for name, part in state.items() if name != without} | states, path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(lesson, "save_atomic", forgetful)
+        stopped = finished(lesson, device, tmp_path / "stopped", stop_at=4)
+    assert not equal(alone, stopped)
 
 
-def test_choose_precision_for_simulated_cards(sim):
-    profile = simgpu.profile(sim).key
-    try:
-        for card, expected in (("T4", (HALF, True)), ("A100", (BF16, False))):
-            simgpu.enable(card)
-            assert choose_precision(abilities(sim)) == expected
-    finally:
-        simgpu.enable(profile)
+def test_a_checkpoint_of_another_kind_of_device_loads(lesson, run, device, tmp_path):
+    lesson["save_checkpoint"](run, tmp_path)
+    saved = torch.load(tmp_path / "last.pt", weights_only=True)
+    saved.pop(f"{device.type}_rng", None)
+    saved["another_rng"] = torch.zeros(16, dtype=torch.uint8)  # CUDA's state has 16 bytes
+    torch.save(saved, tmp_path / "last.pt")
+    lesson["load_checkpoint"](lesson["new_run"](device, steps=12), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("arch", "bf16", "tf32"),
-    [
-        ("gfx90a:sramecc+:xnack-", True, False),  # MI250X
-        ("gfx942:sramecc+:xnack-", True, True),  # MI300X
-        ("gfx1030", False, False),  # RX 6800
-        ("gfx1100", True, False),  # RX 7900
-    ],
-)
-def test_an_amd_gpu_has_the_units_that_its_generation_has(arch, bf16, tf32, monkeypatch):
-    properties = SimpleNamespace(name="AMD", total_memory=2**34, gcnArchName=arch, major=9, minor=0)
-    monkeypatch.setattr(torch.version, "hip", "7.0")
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: properties)
-    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
-    can = abilities("cuda")
-    assert (can.bf16, can.tf32, can.capability) == (bf16, tf32, "")
+@pytest.mark.parametrize("call", ["copy", "save", "fsync", "replace"])
+def test_a_save_that_fails_anywhere_leaves_a_whole_checkpoint(lesson, run, tmp_path, monkeypatch, call):
+    save, load = lesson["save_checkpoint"], lesson["load_checkpoint"]
+    for step in (1, 2):
+        run.step = step
+        save(run, tmp_path)
+    run.step = 3
 
+    def fail(*args, **kwargs):
+        raise OSError(28, "No space left on device")
 
-@pytest.mark.parametrize("units", [True, False])
-def test_an_intel_gpu_is_asked_for_its_units(units, monkeypatch):
-    can_do = ("has_bfloat16_conversions", "has_subgroup_matrix_multiply_accumulate")
-    properties = SimpleNamespace(name="Intel", total_memory=2**34, **dict.fromkeys(can_do, units))
-    monkeypatch.setattr(torch.xpu, "get_device_properties", lambda device: properties)
-    can = abilities("xpu")
-    assert (can.bf16, can.tf32) == (units, units)
+    def half_copied(source, target):
+        target.write_bytes(source.read_bytes()[:100])
+        fail()
 
-
-def network(device):
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
-
-
-def training(device, scale=2.0**10):
-    model = network(device)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    return model, optimizer, torch.amp.GradScaler(torch.device(device).type, init_scale=scale)
-
-
-def examples(device, n=8):
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(n, 6, generator=generator)
-    return x.to(device), torch.randint(0, 3, (n,), generator=generator).to(device)
-
-
-def weights(model):
-    return torch.cat([p.detach().flatten().cpu() for p in model.parameters()])
-
-
-def test_amp_step_trains_and_skips_on_the_simulated_device(sim):
-    model, optimizer, scaler = training(sim)
-    x, y = examples(sim)
-    first = amp_step(model, x, y, F.cross_entropy, optimizer, scaler, HALF)
-    for _ in range(20):
-        last = amp_step(model, x, y, F.cross_entropy, optimizer, scaler, HALF)
-    assert last.device.type == "sim" and not last.requires_grad
-    assert last < 0.7 * first
-    before = weights(model)
-    amp_step(model, x * 1e6, y, F.cross_entropy, optimizer, scaler, HALF)
-    assert torch.equal(weights(model), before)
-    assert scaler.get_scale() == 2.0**9
-
-
-def test_accumulate_equals_the_large_batch_on_the_simulated_device(sim):
-    x, y = examples(sim, 10)
-    pieces = list(zip(x.split((6, 1, 3)), y.split((6, 1, 3)), strict=True))
-    found = []
-    for batches in ([(x, y)], pieces):
-        model, optimizer, scaler = training(sim)
-        accumulate(model, batches, F.cross_entropy, optimizer, scaler, HALF)
-        found.append(weights(model) - weights(network("cpu")))
-    torch.testing.assert_close(*found, rtol=0.01, atol=1e-5)
-
-
-def test_a_checkpoint_brings_the_scaler_back_on_the_simulated_device(sim):
-    model, optimizer, scaler = training(sim)
-    scaler.set_growth_interval(3)
-    x, y = examples(sim)
-    for factor in (1, 1e6, 1, 1):
-        amp_step(model, x * factor, y, F.cross_entropy, optimizer, scaler, HALF)
-    state = save_and_load(checkpoint(model, optimizer, scaler))
-    again = training(sim)
-    for part, name in zip(again, ("model", "optimizer", "scaler"), strict=True):
-        part.load_state_dict(state[name])
-    for run in ((model, optimizer, scaler), again):
-        amp_step(run[0], x, y, F.cross_entropy, *run[1:], HALF)
-    assert scaler.get_scale() == again[2].get_scale() == 2.0**10  # halved, and doubled again
-    assert torch.equal(weights(model), weights(again[0]))
-
-
-def test_logits_loss_is_allowed_where_bce_is_refused(sim):
-    logits, targets = torch.tensor([200.0, -3.0], device=sim), torch.tensor([0.0, 1.0], device=sim)
-    with torch.autocast("sim", dtype=HALF):
-        half = logits.half()
-        assert logits_loss(half, targets).item() == pytest.approx(101.524, rel=1e-4)
-        with pytest.raises(RuntimeError, match="unsafe to autocast"):
-            F.binary_cross_entropy(half.sigmoid(), targets.half())
-
-
-def test_float16_is_shown_where_a_scaler_works(sim):
-    assert scaling_device(sim) == sim
-    assert scaling_device(torch.device("cpu")).type == "sim"
-
-
-def lessons_step():
-    """Return the function train_step as the notebook defines it."""
-    cells = code_cells(nbformat.read(NOTEBOOKS / "04_mixed_precision.ipynb", as_version=4))
-    (source,) = (cell.source for cell in cells if "def train_step(" in cell.source)
-    (step,) = (n for n in ast.parse(source).body if getattr(n, "name", "") == "train_step")
-    names = {"torch": torch, "F": F}
-    exec(ast.unparse(step), names)
-    return names["train_step"]
-
-
-@pytest.mark.parametrize("dtype", [HALF, torch.float32])
-def test_the_lessons_own_step_is_the_exercises_step(sim, dtype):
-    x, y = examples(sim)
-    train_step, found = lessons_step(), []
-    for own in (True, False):
-        model, optimizer, _ = training(sim)
-        scaler = torch.amp.GradScaler("sim", init_scale=2.0**10, enabled=dtype is HALF)
-        for factor in (1, 1e6) if dtype is HALF else (1,):
-            if own:
-                train_step(model, optimizer, scaler, x * factor, y, dtype)
-            elif dtype is HALF:
-                amp_step(model, x * factor, y, F.cross_entropy, optimizer, scaler, dtype)
-            else:
-                F.cross_entropy(model(x), y).backward()
-                optimizer.step()
-        found.append((weights(model), scaler.get_scale()))
-    assert torch.equal(found[0][0], found[1][0])
-    assert found[0][1] == found[1][1]
-
-
-def test_the_share_that_float16_loses_is_that_of_the_conversion():
-    gradients = torch.tensor([0.0, 2.0**-26, 2.0**-20, 1.0, 2.0**10])
-    assert share_lost(gradients, 1.0) == (25, 0)
-    assert share_lost(gradients, 2.0**8) == (0, 25)
-    assert share_lost(gradients, 2.0**18) == (0, 50)
-
-
-def test_a_scale_moves_the_histogram_and_not_the_axis():
-    gradients = 2.0 ** torch.arange(-36, -20).float()
-    figures = [scaled_gradients(gradients, scale)[0] for scale in (1.0, 2.0**16, 2.0**40)]
-    assert len({figure.axes[0].get_xlim() for figure in figures}) == 1
-    titles = [figure.axes[0].get_title(loc="left") or figure.axes[0].get_title() for figure in figures]
-    assert titles[0] == "loss × 1: 75 % lost, 0 % inf"
-    assert titles[1] == "loss × 65536: 0 % lost, 0 % inf"
-    assert titles[2].startswith("loss × 2^40: 0 % lost, ") and "25 % inf" in titles[2]
-    for figure in figures:
-        plt.close(figure)
-
-
-def test_a_step_is_measured_where_the_digits_are(sim):
-    gains = Gains(lessons_step(), digits_on(sim))
-    sizes, found = gains.speed_up(lambda: mlp(784, 16, 10), [1], HALF)
-    assert sizes == [1] and 0 < found[0] < 1  # small work: more launches
-    single, mixed = (gains.peak(lambda: small_cnn(4), 64, how) for how in (torch.float32, HALF))
-    assert gains.has_meter() and 0 < mixed < single
-
-
-def test_zeroed_counts_what_was_not_zero_before():
-    before = torch.tensor([0.0, 1.0, 2.0, -3.0, 4.0])
-    assert zeroed(before, torch.tensor([0.0, 0.0, 5.0, 6.0, 7.0])) == 25
-    assert zeroed(before, before) == 0
-
-
-def test_a_deep_network_loses_more_in_backward_than_by_conversion(sim):
-    layers = [part for _ in range(12) for part in (nn.Linear(32, 32), nn.Sigmoid())]
-    torch.manual_seed(0)
-    net = nn.Sequential(*layers).to(sim)
-    x = torch.randn(16, 32, device=sim)
-    converted, computed = gradients_lost(net, F.mse_loss, x, torch.zeros_like(x))
-    assert 0 < converted < computed
-    shallow = nn.Linear(32, 4).to(sim)
-    assert gradients_lost(shallow, F.mse_loss, x, torch.zeros(16, 4, device=sim)) == (0, 0)
-
-
-# --- mixed precision on the simulated device
-
-
-def test_16_bit_products_add_up_in_float32_and_round_once(sim):
-    torch.manual_seed(0)
-    a, b, bias = torch.randn(32, 999), torch.randn(999, 32), torch.randn(32)
-    x, kernel = torch.randn(2, 32, 9, 9), torch.randn(16, 32, 3, 3)
-    cases = {
-        "mm": (torch.mm, a, b),
-        "addmm": (torch.addmm, bias, a, b),
-        "bmm": (torch.bmm, a[None], b[None]),
-        "baddbmm": (torch.baddbmm, bias, a[None], b[None]),
-        "mv": (torch.mv, a, b[:, 0]),
-        "conv2d": (F.conv2d, x, kernel),
-        "transposed": (F.conv_transpose2d, x, kernel.transpose(0, 1)),
-    }
-    for name, (work, *inputs) in cases.items():
-        for dtype in (HALF, BF16):
-            low = [t.to(dtype) for t in inputs]
-            expected = work(*(t.float() for t in low)).to(dtype)
-            got = work(*(t.to(sim) for t in low))
-            assert got.dtype is dtype, name
-            assert torch.equal(got.cpu(), expected), name
-
-
-def test_the_backward_pass_of_a_convolution_does_too(sim):
-    torch.manual_seed(0)
-    x, kernel = torch.randn(2, 8, 9, 9).half(), torch.randn(4, 8, 3, 3).half()
-    gradients = {}
-    for name, inputs in {
-        "sim": [t.to(sim) for t in (x, kernel)],
-        "cpu": [t.float() for t in (x, kernel)],
-    }.items():
-        inputs = [t.detach().requires_grad_() for t in inputs]
-        F.conv2d(*inputs).sum().backward()
-        gradients[name] = [t.grad.cpu().half() for t in inputs]
-    assert all(torch.equal(*pair) for pair in zip(*gradients.values(), strict=True))
-
-
-def test_a_float16_product_overflows_where_float16_ends(sim):
-    ones = torch.ones(2, 1, dtype=HALF, device=sim)
-    for last, expected in ((15.0, 65504.0), (16.0, math.inf)):
-        row = torch.tensor([[65504.0, last]], dtype=HALF, device=sim)
-        assert (row @ ones).item() == expected
-        image, kernel = row.view(1, 1, 1, 2), ones.view(1, 1, 1, 2)
-        assert F.conv2d(image, kernel).item() == expected
-    # Half the way a sum may be larger than float16 can be: tensor cores add up in float32.
-    row = torch.tensor([[65504.0, 65504.0, -65504.0]], dtype=HALF, device=sim)
-    assert (row @ torch.ones(3, 1, dtype=HALF, device=sim)).item() == 65504.0
-
-
-def test_what_float32_takes_on_the_clock_is_not_charged_for_float16(sim):
-    times = {}
-    for dtype in (torch.float32, HALF):
-        a = torch.ones(2048, 2048, dtype=dtype, device=sim)
-        with simgpu.count() as counts:
-            a @ a
-        assert counts.launches == 1
-        times[dtype] = measure(lambda a=a: a @ a, device=sim).median
-    assert times[HALF] < times[torch.float32] / 3
-
-
-MM_REFUSED = "expected mat1 and mat2 to have the same dtype, but got: c10::Half != float"
-
-
-@pytest.mark.parametrize(
-    ("work", "message"),
-    [
-        (lambda half, full: half @ full, MM_REFUSED),
-        (lambda half, full: nn.Linear(4, 4, bias=False, device="sim")(half), MM_REFUSED),
-        (
-            lambda half, full: nn.Linear(4, 4, device="sim").half()(full),
-            "mat1 and mat2 must have the same dtype, but got Float and Half",
-        ),
-    ],
-    ids=["mm", "linear without bias", "linear"],
-)
-def test_mixed_dtypes_are_refused_in_cudas_words(sim, work, message):
-    full = torch.ones(4, 4, device=sim)
-    with pytest.raises(RuntimeError) as caught:
-        work(full.half(), full)
-    assert str(caught.value) == message
-
-
-def test_a_weight_cast_without_a_graph_does_not_stay_without_one(sim):
-    net, x = nn.Linear(4, 3).to(sim), torch.randn(5, 4, device=sim)
-    with torch.autocast("sim"):
-        with torch.no_grad():
-            net(x)
-        loss = net(x).float().sum()
-    loss.backward()
-    assert net.weight.grad.abs().sum() > 0
-
-
-@pytest.mark.parametrize(
-    ("calls", "error", "message"),
-    [
-        ("scale backward unscale_ unscale_", RuntimeError, r"unscale_\(\) has already been called"),
-        ("scale backward step unscale_", RuntimeError, r"unscale_\(\) is being called after step"),
-        ("scale backward step step", RuntimeError, r"step\(\) has already been called"),
-        ("backward step", AssertionError, "Attempted step but _scale is None"),
-        ("scale step", AssertionError, "No inf checks were recorded for this optimizer"),
-        ("scale backward update", AssertionError, "No inf checks were recorded prior to update"),
-    ],
-)
-def test_a_scaler_refuses_what_it_refuses_on_cuda(sim, calls, error, message):
-    """The last call is refused as on CUDA."""
-    model, optimizer, scaler = training(sim)
-    x, y = examples(sim)
-    loss = F.cross_entropy(model(x), y)
-
-    def make(call):
-        nonlocal loss
-        if call == "scale":
-            loss = scaler.scale(loss)
-        elif call == "backward":
-            loss.backward()
+    with monkeypatch.context() as patch:
+        if call == "copy":
+            patch.setattr(shutil, "copyfile", half_copied)
+        elif call == "save":
+            patch.setattr(torch, "save", lambda state, file: (file.write(b"half"), fail()))
         else:
-            getattr(scaler, call)(*([] if call == "update" else [optimizer]))
-
-    *first, last = calls.split()
-    for call in first:
-        make(call)
-    with pytest.raises(error, match=message):
-        make(last)
-
-
-def test_a_scaler_refuses_float16_weights(sim):
-    model, optimizer, scaler = training(sim)
-    x, y = examples(sim)
-    scaler.scale(F.cross_entropy(model.half()(x.half()), y)).backward()
-    with pytest.raises(ValueError, match="Attempting to unscale FP16 gradients"):
-        scaler.step(optimizer)
+            patch.setattr(os, call, fail)
+        with pytest.raises(OSError, match="No space"):
+            save(run, tmp_path)
+    assert load(run, tmp_path) in ("last.pt", "previous.pt")
+    assert run.step == 2
+    run.step = 4
+    save(run, tmp_path)
+    load(run, tmp_path)
+    assert run.step == 4
+    assert not (tmp_path / "last.pt.new").exists()
 
 
-def test_one_of_two_optimizers_overflows(sim):
-    (good, first, scaler), (bad, second, _) = training(sim), training(sim)
-    x, y = examples(sim)
-    loss = F.cross_entropy(good(x), y) + F.cross_entropy(bad(x), y) * math.inf
-    start = weights(good)
-    scaler.scale(loss).backward()
-    scaler.step(first)
-    scaler.step(second)
-    scaler.update()
-    assert not torch.equal(weights(good), start)
-    assert torch.equal(weights(bad), start)
-    assert scaler.get_scale() == 2.0**9
+def cut(length):
+    return lambda data, content: data[:length]
 
 
-@pytest.mark.parametrize("settings", [{}, {"foreach": True}, {"fused": True}], ids=str)
-def test_every_kind_of_optimizer_skips_an_overflow(sim, settings):
-    model, _, scaler = training(sim)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1, **settings)
-    x, y = examples(sim)
-    for factor, moves in ((1.0, True), (math.inf, False), (1.0, True)):
-        before = weights(model)
-        optimizer.zero_grad()
-        scaler.scale(F.cross_entropy(model(x), y) * factor).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        assert torch.equal(weights(model), before) is not moves
-        assert weights(model).isfinite().all()
+def flip(data, content):
+    """Flip a bit in the middle of ``content`` within the data."""
+    where = data.index(content) + len(content) // 2
+    return data[:where] + bytes([data[where] ^ 1]) + data[where + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("damage", "part"),
+    [(cut(length), "data.pkl") for length in (0, 1, 4, 20, 100, 5000, -22, -1)]
+    + [(flip, part) for part in ("data.pkl", "data/0", "data/1", "data/20", "data/30")],
+)
+def test_a_damaged_checkpoint_is_refused(lesson, run, tmp_path, capsys, damage, part):
+    x, y = digits(lesson)
+    lesson["train"](run, x, y, epochs=1, folder=tmp_path, batch=10, every=2)
+    last = tmp_path / "last.pt"
+    with zipfile.ZipFile(last) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(f"/{part}"))
+        content = archive.read(name)
+    last.write_bytes(damage(last.read_bytes(), content))
+    good = torch.load(tmp_path / "previous.pt", weights_only=True)
+    capsys.readouterr()
+    assert lesson["load_checkpoint"](run, tmp_path) == "previous.pt"
+    assert (run.epoch, run.step) == (good["epoch"], good["step"])
+    said = capsys.readouterr().out
+    assert said == "last.pt is cut short or damaged: put aside as last.pt.damaged.\n"
+    run.step = 3
+    lesson["save_checkpoint"](run, tmp_path)  # must not push the damaged one over the good one
+    assert torch.load(tmp_path / "last.pt", weights_only=True)["step"] == 3
+    assert torch.load(tmp_path / "previous.pt", weights_only=True)["step"] == good["step"]
+
+
+def test_without_any_good_checkpoint_the_run_does_not_begin_anew(lesson, run, tmp_path):
+    (tmp_path / "last.pt").write_bytes(b"")
+    with pytest.raises(RuntimeError, match=r"No checkpoint in .* can be read"):
+        lesson["load_checkpoint"](run, tmp_path)
+    assert (tmp_path / "last.pt.damaged").exists()
+
+
+def test_a_file_that_carries_code_is_not_run(lesson, run, tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "trapped",)
+
+    torch.save({"model": Trap()}, tmp_path / "last.pt")
+    with pytest.raises(RuntimeError, match="No checkpoint"):
+        lesson["load_checkpoint"](run, tmp_path)
+    assert not (tmp_path / "trapped").exists()
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(tmp_path / "last.pt.damaged", weights_only=True)
+
+
+def test_the_network_is_that_of_lesson_03():
+    (before,) = (
+        cell.source
+        for cell in nbformat.read(NOTEBOOKS / "03_training_loop.ipynb", as_version=4).cells
+        if cell.cell_type == "code" and "def small_cnn(" in cell.source
+    )
+    (cell,) = (cell for cell in CELLS if "def small_cnn(" in cell.source)
+    assert before.startswith(cell.source)
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Return a list that fills with the figures drawn and their alternative texts."""
+    shown = []
+    monkeypatch.setattr(drawings, "present", lambda fig, alt: shown.append((fig, alt)))
+    yield shown
+    plots.plt.close("all")
+
+
+def process(first, *losses):
+    """Return a stand-in for a training process that saved every 5 steps, with 20 steps in an epoch."""
+    points = [divmod(step, 20) for step in range(first - 5, first + 5 * len(losses) - 5, 5)]
+    lines = [f"saved epoch {e}, step {s + 5}: loss {x:.4f}" for (e, s), x in zip(points, losses, strict=True)]
+    made = TrainingProcess.__new__(TrainingProcess)
+    made.output = ["start", *lines]
+    return made
+
+
+def test_a_run_that_goes_on_elsewhere_is_seen_in_the_picture(drawn):
+    alone, killed = process(5, 2.5, 2.0, 1.5, 1.0, 0.8), process(5, 2.5, 2.0, 1.5)
+    drawings.killed_and_resumed(alone, killed, process(20, 1.0, 0.8))
+    drawings.killed_and_resumed(alone, killed, process(20, 1.0, 0.3))
+    alike, apart = (alt for _, alt in drawn)
+    assert "killed at step 15" in alike and "at most 0." in alike
+    assert "at most 0.5." in apart
+
+
+def test_of_three_pairs_of_shuffles_the_first_and_the_last_are_equal(capsys):
+    (cell,) = (cell.source for cell in CELLS if "def shuffle(" in cell.source)
+    exec(cell.replace("lines_true.reveal", "str"), {"torch": torch})
+    said = [line.split()[-1] for line in capsys.readouterr().out.splitlines()]
+    assert said == ["True", "False", "True"]

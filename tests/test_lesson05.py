@@ -1,321 +1,450 @@
-"""Lesson 05: its checks judge what answers do, and the references hold with PyTorch's own parts."""
+"""Lesson 05: its checks judge what answers do, and mixed precision on the simulated device is CUDA's."""
 
 from __future__ import annotations
 
-import inspect
-import pickle
-import threading
-from pathlib import Path
+import ast
+import math
+from contextlib import nullcontext
+from types import SimpleNamespace
 
+import matplotlib.pyplot as plt
 import nbformat
 import pytest
 import torch
-from answers import right, wrong
-from answers.lesson05.ring_all_reduce import ring_averaging, ring_by_rank_0
-from real_ranks import ROOT, run_on_ranks
-from torch import nn
-
-from course_lessons.lesson05 import drawings as in_drawings
-from course_lessons.lesson05 import flight
-from course_lessons.lesson05 import unhang as in_unhang
-from course_lessons.lesson05.rescue import rescue
-from course_lessons.lesson05.ring_all_reduce import ring_all_reduce
-from course_lessons.lesson05.shard import shard
-from course_lessons.lesson05.unhang import unhang
-from course_lessons.shared import traces
-from course_utils.exercises import lesson, todo
-from simgpu import cluster
-from simgpu.clock import Span
-
-EX = lesson("05")
-
-
-def judged(name, answer):
-    result = getattr(EX, name).result(answer)
-    return result.outcome, result.diagnosis
-
-
-# --- what is said of answers
-
-
-@pytest.mark.parametrize("name", ["average_gradients", "accumulate", "unhang", "ring_all_reduce"])
-def test_an_answer_on_the_cluster_is_told_from_a_stub_and_from_a_fault_of_its_own(name):
-    arguments = ", ".join(inspect.signature(getattr(EX, name).reference).parameters)
-    for body, outcome in (
-        ("todo()", ("not_tried", "")),
-        ("1 / 0", ("raised", "ZeroDivisionError")),
-    ):
-        assert judged(name, eval(f"lambda {arguments}: {body}", {"todo": todo})) == outcome
-
-
-def test_a_hang_is_said_within_a_second_with_the_learners_lines():
-    given = wrong(EX.unhang)["one-rank"]
-    result = EX.unhang.result(given)
-    (seen,) = (value for name, value in result.details if name == "Seen")
-    lines = Path(given.__code__.co_filename).read_text().splitlines()
-    line = lines.index("        dist.barrier()") + 1
-    assert f"rank 0 waits in barrier (its 3rd call, line {line})" in seen
-    assert "rank 1 has finished" in seen
-
-
-def test_an_endless_loop_on_one_rank_is_stopped(monkeypatch):
-    def spins(model, batches, dist, log):
-        while dist.get_rank() == 1:
-            pass
-        return unhang(model, batches, dist, log)
-
-    with monkeypatch.context() as short:
-        short.setattr(EX.unhang, "limit", 0.5)
-        assert judged("unhang", spins) == ("not_yet", "too-slow")
-    assert judged("unhang", unhang) == ("right", "")
-
-
-def test_a_check_on_the_cluster_leaves_the_number_of_threads():
-    before = torch.get_num_threads()
-    for exercise in (EX.average_gradients, EX.unhang):
-        exercise.result(exercise.reference)
-        exercise.result(lambda *_: 1 / 0)
-    assert torch.get_num_threads() == before
-
-
-def test_the_code_to_fix_in_the_notebook_has_both_faults():
-    cells = nbformat.read(ROOT / "notebooks" / "05_several_gpus.ipynb", as_version=4).cells
-    (source,) = (c.source for c in cells if "def unhang(" in c.source)
-    lines = [line for line in source.splitlines() if "return todo()" not in line]
-    names = {**vars(in_unhang), "ex": None}
-    exec("\n".join(line for line in lines if not line.startswith("ex.")), names)
-    assert judged("unhang", names["unhang"]) == ("not_yet", "one-rank")
-    half = [line for line in lines if "barrier" not in line and not line.startswith("ex.")]
-    exec("\n".join(half), names)
-    assert judged("unhang", names["unhang"]) == ("not_yet", "unequal-loops")
-
-
-# --- the references against PyTorch
-
-
-@pytest.mark.parametrize(("n", "ranks"), [(12, 3), (10, 4), (3, 8), (1, 1), (50, 7)])
-def test_shard_gives_the_rows_of_the_distributed_sampler(n, ranks):
-    by_sampler = right(EX.shard)["by the sampler"]
-    for rank in range(ranks):
-        for epoch in (0, 5):
-            assert shard(n, rank, ranks, epoch, 4) == by_sampler(n, rank, ranks, epoch, 4)
-
-
-@pytest.mark.slow
-def test_rescue_takes_what_ddp_and_compile_really_save():
-    def model():
-        return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
-
-    plain = model()
-    (wrapped,) = cluster.run(lambda dist: cluster.DistributedDataParallel(model(), dist), 1).results
-    compiled = torch.compile(model())
-    (both,) = cluster.run(lambda dist: cluster.DistributedDataParallel(compiled, dist), 1).results
-    for saved in (plain, wrapped, compiled, both, torch.compile(wrapped)):
-        state = saved.state_dict()
-        assert plain.load_state_dict(rescue(state, plain)).missing_keys == []
-
-
-@pytest.mark.parametrize("ranks", [2, 3, 6])
-def test_the_ring_reaches_the_target_and_costs_what_all_reduce_does(ranks):
-    def by(function):
-        return cluster.run(lambda dist: function(torch.ones(12 * ranks), dist), ranks=ranks)
-
-    ring, whole = by(ring_all_reduce), by(lambda x, dist: dist.all_reduce(x))
-    assert ring.steps == 2 * (ranks - 1)
-    assert set(ring.sent) == {2 * (ranks - 1) * 12 * 4}
-    assert ring.seconds == pytest.approx(whole.seconds)
-
-
-PROGRAM = """
-import copy
-import gc
-import sys
-import torch
-import torch.distributed as dist
+from answers import wrong
+from harness import NOTEBOOKS, code_cells
 from torch import nn
 from torch.nn import functional as F
-from course_lessons.lesson05 import accumulate, average_gradients, ring_all_reduce, unhang
-from course_lessons.shared.checking import made_batches
 
-dist.init_process_group("gloo")
-rank, ranks = dist.get_rank(), dist.get_world_size()
+import simgpu
+from course_lessons.lesson05.accumulate import accumulate
+from course_lessons.lesson05.amp_step import amp_step
+from course_lessons.lesson05.checkpoint import checkpoint
+from course_lessons.lesson05.choose_precision import choose_precision
+from course_lessons.lesson05.drawings import scaled_gradients, share_lost
+from course_lessons.lesson05.gains import Gains
+from course_lessons.lesson05.logits_loss import logits_loss
+from course_lessons.lesson05.networks import digits_on, mlp, small_cnn
+from course_lessons.shared.checking import save_and_load
+from course_lessons.shared.edited import edited
+from course_lessons.shared.precision import gradients_lost, scaling_device, zeroed
+from course_utils import measure
+from course_utils.devices import abilities
+from course_utils.exercises import lesson
 
-for shape in ((12,), (7, 5), (2,)):
-    x, right = (torch.arange(float(torch.Size(shape).numel())).view(shape) * 10**rank for _ in range(2))
-    ring_all_reduce.ring_all_reduce(x, dist)
-    dist.all_reduce(right)
-    assert torch.equal(x, right), (x, right)
-
-unused = (), ("second.weight",), ()
-model = average_gradients._model_with_gradients(rank, unused[rank])
-average_gradients.average_gradients(model, dist)
-before = [average_gradients._model_with_gradients(r, names) for r, names in enumerate(unused)]
-for got, *each in zip(model.parameters(), *(m.parameters() for m in before)):
-    if got.requires_grad:
-        right = sum(p.grad for p in each if p.grad is not None) / ranks
-        assert torch.allclose(got.grad, right), got
-
-logged = []
-batches = made_batches(((3,), (2, 2), ())[rank], rank)
-mean = unhang.unhang(unhang._make_classifier(), batches, dist, logged.append)
-assert logged == ([mean] if rank == 0 else [])
-
-parts = [made_batches(sizes, r) for r, sizes in enumerate(((5, 3, 2), (4, 6), (10,)))]
-whole = [torch.cat(tensors) for tensors in zip(*(part for own in parts for part in own))]
-torch.manual_seed(0)
-alone = nn.Linear(6, 3)
-model = nn.parallel.DistributedDataParallel(copy.deepcopy(alone))
-optimizer, other = (torch.optim.SGD(net.parameters(), lr=0.1) for net in (model, alone))
-accumulate.accumulate(model, parts[rank], F.cross_entropy, optimizer)
-F.cross_entropy(alone(whole[0]), whole[1]).backward()
-other.step()
-right, got = (nn.utils.parameters_to_vector(net.parameters()) for net in (alone, model))
-assert torch.allclose(got, right, rtol=1e-4, atol=1e-6)
-
-print(f"rank {rank} is through", flush=True)
-del model
-gc.collect()  # without it gloo at times aborts in the process's last moments
-dist.barrier()
-dist.destroy_process_group()
-"""
-
-
-@pytest.mark.slow
-def test_the_references_run_in_real_processes(tmp_path):
-    run_on_ranks(PROGRAM, 3, tmp_path)
-
-
-# --- the puzzle's drawing
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("answer", "says"),
-    [
-        (ring_all_reduce, "At the end 32 of 32 places hold the sum"),
-        (wrong(EX.ring_all_reduce)["half-way"], "At the end 8 of 32 places hold the sum"),
-        (ring_by_rank_0, "after each of 6 steps"),
-        (ring_averaging, "At the end 0 of 32"),
-        (wrong(EX.ring_all_reduce)["deadlock"], "Nothing to draw: No rank can go on: rank 0 waits"),
-        (lambda x, dist: todo(), "no rank has sent anything yet"),
-        (lambda x, dist: 1 / 0, "Nothing to draw: division by zero"),
-        (todo(), "Nothing to draw"),
-    ],
-)
-def test_the_puzzle_is_drawn_or_it_is_said_why_not(answer, says, monkeypatch, capsys):
-    monkeypatch.setattr(in_drawings, "present", lambda figure, alt: print(alt))
-    in_drawings.ring(answer)
-    assert says in capsys.readouterr().out
-
-
-# --- the lesson's drawings
+EX = lesson("05")
+HALF, BF16 = torch.float16, torch.bfloat16
 
 
 @pytest.fixture
-def shown(monkeypatch):
-    before, said = set(threading.enumerate()), []
-    monkeypatch.setattr(in_drawings, "present", lambda fig, alt: said.append((fig, alt)))
-    yield said
-    assert set(threading.enumerate()) <= before
+def sim(simulated):
+    return simulated.first()
 
 
-def texts(fig):
-    return " ".join(text.get_text() for ax in fig.axes for text in ax.texts)
+@pytest.mark.parametrize(
+    ("wait", "seen"),
+    [
+        (lambda loss, scaler: loss.cpu(), "cpu()"),
+        (lambda loss, scaler: loss.to("cpu"), "to()"),
+        (lambda loss, scaler: loss.to(device="cpu"), "to()"),
+        (lambda loss, scaler: torch.from_numpy(loss.numpy()), "numpy()"),
+        (lambda loss, scaler: loss if loss > 0 else -loss, "bool()"),
+        (lambda loss, scaler: torch.accelerator.synchronize() or loss, "synchronize()"),
+        (lambda loss, scaler: torch.cuda.synchronize() or loss, "synchronize()"),
+        (lambda loss, scaler: loss * scaler.get_scale() / scaler.get_scale(), "get_scale()"),
+    ],
+    ids=["cpu", "to", "to by name", "numpy", "if", "accelerator", "cuda", "get_scale"],
+)
+def test_a_step_that_waits_is_told_by_which_call(wait, seen):
+    def answer(model, x, y, loss_fn, optimizer, scaler, dtype):
+        loss = amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)
+        return wait(loss, scaler)
+
+    result = EX.amp_step.result(answer)
+    assert (result.outcome, result.diagnosis) == ("not_yet", "waits")
+    assert dict(result.details)["Seen"] == seen
 
 
-def test_ranks_are_drawn_with_their_shares(shown):
-    def program(dist):
-        cluster.compute(dist, 1e-3 * (1 + dist.get_rank()), "forward")
-        dist.all_reduce(torch.zeros(12_000_000))
-
-    in_drawings.ranks(cluster.run(program, 2))
-    fig, alt = shown[0]
-    assert "rank 0 computes 17% and communicates 67%" in alt and "6.01 ms" in alt
-    assert fig.axes[0].get_xlabel() == "ms (modelled)"
-    assert "forward" in texts(fig)
+def test_a_scaler_called_in_the_wrong_order_is_quoted():
+    twice = edited(amp_step, {"scaler.update()": "scaler.update()\nscaler.update()"})
+    result = EX.amp_step.result(twice)
+    assert result.outcome == "not_yet"
+    assert "No inf checks were recorded" in dict(result.details)["Seen"]
 
 
-def test_chunks_shows_who_holds_what(shown, capsys):
-    in_drawings.chunks(cluster.run(lambda dist: ring_all_reduce(cluster.marked(dist, 5), dist), ranks=3))
-    fig, alt = shown[0]
-    titles = [ax.get_title(loc="left") or ax.get_title() for ax in fig.axes]
-    assert titles[:5] == ["at the start", *(f"after step {k}" for k in range(1, 5))]
-    assert alt.endswith("At the end 15 of 15 places hold the sum of all.")
+@pytest.mark.slow
+def test_checks_leave_the_settings_of_the_process_alone():
+    def settings():
+        return (
+            torch.get_num_threads(),
+            torch.is_autocast_enabled("cpu"),
+            torch.get_autocast_dtype("cpu"),
+            torch.autocast.__init__,
+            torch.amp.GradScaler.__init__,
+            nn.BCEWithLogitsLoss.__init__,
+            torch.cuda.is_bf16_supported,
+            torch.cuda.synchronize,
+            torch.accelerator.synchronize,
+            simgpu.enabled(),
+        )
 
-    def twice(dist):
-        x = cluster.marked(dist, 2)
-        dist.all_reduce(x)
-        x[0] += 1
-        dist.barrier()
-
-    in_drawings.chunks(cluster.run(twice, ranks=2))
-    assert shown[1][1].endswith("At the end 2 of 4 places hold the sum of all.")
-    in_drawings.chunks(cluster.run(lambda dist: None, ranks=2))
-    assert "Nothing to draw" in capsys.readouterr().out and len(shown) == 2
-    with pytest.raises(ValueError, match="at most 13 ranks"):
-        cluster.run(lambda dist: cluster.marked(dist, 1), 14)
+    before = settings()
+    for exercise in EX:
+        exercise.result(exercise.reference)
+        for answer in wrong(exercise).values():
+            exercise.result(answer)
+    assert settings() == before
 
 
-def test_lanes_of_real_ranks_part_computing_from_communicating(shown):
-    def trace(shift, on_gpu):
-        if on_gpu:
-            sends = "device compute", "ncclDevKernel_AllReduce_Sum", 2 + shift, 4.0, "kernel"
-            computes = "device compute", "gemm", shift, 3.0, "kernel"
+# --- the references on a device
+
+
+def test_choose_precision_for_simulated_cards(sim):
+    profile = simgpu.profile(sim).key
+    try:
+        for card, expected in (("T4", (HALF, True)), ("A100", (BF16, False))):
+            simgpu.enable(card)
+            assert choose_precision(abilities(sim)) == expected
+    finally:
+        simgpu.enable(profile)
+
+
+@pytest.mark.parametrize(
+    ("arch", "bf16", "tf32"),
+    [
+        ("gfx90a:sramecc+:xnack-", True, False),  # MI250X
+        ("gfx942:sramecc+:xnack-", True, True),  # MI300X
+        ("gfx1030", False, False),  # RX 6800
+        ("gfx1100", True, False),  # RX 7900
+    ],
+)
+def test_an_amd_gpu_has_the_units_that_its_generation_has(arch, bf16, tf32, monkeypatch):
+    properties = SimpleNamespace(name="AMD", total_memory=2**34, gcnArchName=arch, major=9, minor=0)
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: properties)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    can = abilities("cuda")
+    assert (can.bf16, can.tf32, can.capability) == (bf16, tf32, "")
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_an_intel_gpu_is_asked_for_its_units(units, monkeypatch):
+    can_do = ("has_bfloat16_conversions", "has_subgroup_matrix_multiply_accumulate")
+    properties = SimpleNamespace(name="Intel", total_memory=2**34, **dict.fromkeys(can_do, units))
+    monkeypatch.setattr(torch.xpu, "get_device_properties", lambda device: properties)
+    can = abilities("xpu")
+    assert (can.bf16, can.tf32) == (units, units)
+
+
+def network(device):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
+
+
+def training(device, scale=2.0**10):
+    model = network(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return model, optimizer, torch.amp.GradScaler(torch.device(device).type, init_scale=scale)
+
+
+def examples(device, n=8):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(n, 6, generator=generator)
+    return x.to(device), torch.randint(0, 3, (n,), generator=generator).to(device)
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten().cpu() for p in model.parameters()])
+
+
+def test_amp_step_trains_and_skips_on_the_simulated_device(sim):
+    model, optimizer, scaler = training(sim)
+    x, y = examples(sim)
+    first = amp_step(model, x, y, F.cross_entropy, optimizer, scaler, HALF)
+    for _ in range(20):
+        last = amp_step(model, x, y, F.cross_entropy, optimizer, scaler, HALF)
+    assert last.device.type == "sim" and not last.requires_grad
+    assert last < 0.7 * first
+    before = weights(model)
+    amp_step(model, x * 1e6, y, F.cross_entropy, optimizer, scaler, HALF)
+    assert torch.equal(weights(model), before)
+    assert scaler.get_scale() == 2.0**9
+
+
+def test_accumulate_equals_the_large_batch_on_the_simulated_device(sim):
+    x, y = examples(sim, 10)
+    pieces = list(zip(x.split((6, 1, 3)), y.split((6, 1, 3)), strict=True))
+    found = []
+    for batches in ([(x, y)], pieces):
+        model, optimizer, scaler = training(sim)
+        accumulate(model, batches, F.cross_entropy, optimizer, scaler, HALF)
+        found.append(weights(model) - weights(network("cpu")))
+    torch.testing.assert_close(*found, rtol=0.01, atol=1e-5)
+
+
+def test_a_checkpoint_brings_the_scaler_back_on_the_simulated_device(sim):
+    model, optimizer, scaler = training(sim)
+    scaler.set_growth_interval(3)
+    x, y = examples(sim)
+    for factor in (1, 1e6, 1, 1):
+        amp_step(model, x * factor, y, F.cross_entropy, optimizer, scaler, HALF)
+    state = save_and_load(checkpoint(model, optimizer, scaler))
+    again = training(sim)
+    for part, name in zip(again, ("model", "optimizer", "scaler"), strict=True):
+        part.load_state_dict(state[name])
+    for run in ((model, optimizer, scaler), again):
+        amp_step(run[0], x, y, F.cross_entropy, *run[1:], HALF)
+    assert scaler.get_scale() == again[2].get_scale() == 2.0**10  # halved, and doubled again
+    assert torch.equal(weights(model), weights(again[0]))
+
+
+def test_logits_loss_is_allowed_where_bce_is_refused(sim):
+    logits, targets = torch.tensor([200.0, -3.0], device=sim), torch.tensor([0.0, 1.0], device=sim)
+    with torch.autocast("sim", dtype=HALF):
+        half = logits.half()
+        assert logits_loss(half, targets).item() == pytest.approx(101.524, rel=1e-4)
+        with pytest.raises(RuntimeError, match="unsafe to autocast"):
+            F.binary_cross_entropy(half.sigmoid(), targets.half())
+
+
+def test_float16_is_shown_where_a_scaler_works(sim):
+    assert scaling_device(sim) == sim
+    assert scaling_device(torch.device("cpu")).type == "sim"
+
+
+def lessons_step():
+    """Return the function train_step as the notebook defines it."""
+    cells = code_cells(nbformat.read(NOTEBOOKS / "05_mixed_precision.ipynb", as_version=4))
+    (source,) = (cell.source for cell in cells if "def train_step(" in cell.source)
+    (step,) = (n for n in ast.parse(source).body if getattr(n, "name", "") == "train_step")
+    names = {"torch": torch, "F": F}
+    exec(ast.unparse(step), names)
+    return names["train_step"]
+
+
+@pytest.mark.parametrize("dtype", [HALF, torch.float32])
+def test_the_lessons_own_step_is_the_exercises_step(sim, dtype):
+    x, y = examples(sim)
+    train_step, found = lessons_step(), []
+    for own in (True, False):
+        model, optimizer, _ = training(sim)
+        scaler = torch.amp.GradScaler("sim", init_scale=2.0**10, enabled=dtype is HALF)
+        for factor in (1, 1e6) if dtype is HALF else (1,):
+            if own:
+                train_step(model, optimizer, scaler, x * factor, y, dtype)
+            elif dtype is HALF:
+                amp_step(model, x * factor, y, F.cross_entropy, optimizer, scaler, dtype)
+            else:
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+        found.append((weights(model), scaler.get_scale()))
+    assert torch.equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
+
+
+def test_the_share_that_float16_loses_is_that_of_the_conversion():
+    gradients = torch.tensor([0.0, 2.0**-26, 2.0**-20, 1.0, 2.0**10])
+    assert share_lost(gradients, 1.0) == (25, 0)
+    assert share_lost(gradients, 2.0**8) == (0, 25)
+    assert share_lost(gradients, 2.0**18) == (0, 50)
+
+
+def test_a_scale_moves_the_histogram_and_not_the_axis():
+    gradients = 2.0 ** torch.arange(-36, -20).float()
+    figures = [scaled_gradients(gradients, scale)[0] for scale in (1.0, 2.0**16, 2.0**40)]
+    assert len({figure.axes[0].get_xlim() for figure in figures}) == 1
+    titles = [figure.axes[0].get_title(loc="left") or figure.axes[0].get_title() for figure in figures]
+    assert titles[0] == "loss × 1: 75 % lost, 0 % inf"
+    assert titles[1] == "loss × 65536: 0 % lost, 0 % inf"
+    assert titles[2].startswith("loss × 2^40: 0 % lost, ") and "25 % inf" in titles[2]
+    for figure in figures:
+        plt.close(figure)
+
+
+def test_a_step_is_measured_where_the_digits_are(sim):
+    gains = Gains(lessons_step(), digits_on(sim))
+    sizes, found = gains.speed_up(lambda: mlp(784, 16, 10), [1], HALF)
+    assert sizes == [1] and 0 < found[0] < 1  # small work: more launches
+    single, mixed = (gains.peak(lambda: small_cnn(4), 64, how) for how in (torch.float32, HALF))
+    assert gains.has_meter() and 0 < mixed < single
+
+
+def test_zeroed_counts_what_was_not_zero_before():
+    before = torch.tensor([0.0, 1.0, 2.0, -3.0, 4.0])
+    assert zeroed(before, torch.tensor([0.0, 0.0, 5.0, 6.0, 7.0])) == 25
+    assert zeroed(before, before) == 0
+
+
+def test_a_deep_network_loses_more_in_backward_than_by_conversion(sim):
+    layers = [part for _ in range(12) for part in (nn.Linear(32, 32), nn.Sigmoid())]
+    torch.manual_seed(0)
+    net = nn.Sequential(*layers).to(sim)
+    x = torch.randn(16, 32, device=sim)
+    converted, computed = gradients_lost(net, F.mse_loss, x, torch.zeros_like(x))
+    assert 0 < converted < computed
+    shallow = nn.Linear(32, 4).to(sim)
+    assert gradients_lost(shallow, F.mse_loss, x, torch.zeros(16, 4, device=sim)) == (0, 0)
+
+
+# --- mixed precision on the simulated device
+
+
+def test_16_bit_products_add_up_in_float32_and_round_once(sim):
+    torch.manual_seed(0)
+    a, b, bias = torch.randn(32, 999), torch.randn(999, 32), torch.randn(32)
+    x, kernel = torch.randn(2, 32, 9, 9), torch.randn(16, 32, 3, 3)
+    cases = {
+        "mm": (torch.mm, a, b),
+        "addmm": (torch.addmm, bias, a, b),
+        "bmm": (torch.bmm, a[None], b[None]),
+        "baddbmm": (torch.baddbmm, bias, a[None], b[None]),
+        "mv": (torch.mv, a, b[:, 0]),
+        "conv2d": (F.conv2d, x, kernel),
+        "transposed": (F.conv_transpose2d, x, kernel.transpose(0, 1)),
+    }
+    for name, (work, *inputs) in cases.items():
+        for dtype in (HALF, BF16):
+            low = [t.to(dtype) for t in inputs]
+            expected = work(*(t.float() for t in low)).to(dtype)
+            got = work(*(t.to(sim) for t in low))
+            assert got.dtype is dtype, name
+            assert torch.equal(got.cpu(), expected), name
+
+
+def test_the_backward_pass_of_a_convolution_does_too(sim):
+    torch.manual_seed(0)
+    x, kernel = torch.randn(2, 8, 9, 9).half(), torch.randn(4, 8, 3, 3).half()
+    gradients = {}
+    for name, inputs in {
+        "sim": [t.to(sim) for t in (x, kernel)],
+        "cpu": [t.float() for t in (x, kernel)],
+    }.items():
+        inputs = [t.detach().requires_grad_() for t in inputs]
+        F.conv2d(*inputs).sum().backward()
+        gradients[name] = [t.grad.cpu().half() for t in inputs]
+    assert all(torch.equal(*pair) for pair in zip(*gradients.values(), strict=True))
+
+
+def test_a_float16_product_overflows_where_float16_ends(sim):
+    ones = torch.ones(2, 1, dtype=HALF, device=sim)
+    for last, expected in ((15.0, 65504.0), (16.0, math.inf)):
+        row = torch.tensor([[65504.0, last]], dtype=HALF, device=sim)
+        assert (row @ ones).item() == expected
+        image, kernel = row.view(1, 1, 1, 2), ones.view(1, 1, 1, 2)
+        assert F.conv2d(image, kernel).item() == expected
+    # Half the way a sum may be larger than float16 can be: tensor cores add up in float32.
+    row = torch.tensor([[65504.0, 65504.0, -65504.0]], dtype=HALF, device=sim)
+    assert (row @ torch.ones(3, 1, dtype=HALF, device=sim)).item() == 65504.0
+
+
+def test_what_float32_takes_on_the_clock_is_not_charged_for_float16(sim):
+    times = {}
+    for dtype in (torch.float32, HALF):
+        a = torch.ones(2048, 2048, dtype=dtype, device=sim)
+        with simgpu.count() as counts:
+            a @ a
+        assert counts.launches == 1
+        times[dtype] = measure(lambda a=a: a @ a, device=sim).median
+    assert times[HALF] < times[torch.float32] / 3
+
+
+MM_REFUSED = "expected mat1 and mat2 to have the same dtype, but got: c10::Half != float"
+
+
+@pytest.mark.parametrize(
+    ("work", "message"),
+    [
+        (lambda half, full: half @ full, MM_REFUSED),
+        (lambda half, full: nn.Linear(4, 4, bias=False, device="sim")(half), MM_REFUSED),
+        (
+            lambda half, full: nn.Linear(4, 4, device="sim").half()(full),
+            "mat1 and mat2 must have the same dtype, but got Float and Half",
+        ),
+    ],
+    ids=["mm", "linear without bias", "linear"],
+)
+def test_mixed_dtypes_are_refused_in_cudas_words(sim, work, message):
+    full = torch.ones(4, 4, device=sim)
+    with pytest.raises(RuntimeError) as caught:
+        work(full.half(), full)
+    assert str(caught.value) == message
+
+
+def test_a_weight_cast_without_a_graph_does_not_stay_without_one(sim):
+    net, x = nn.Linear(4, 3).to(sim), torch.randn(5, 4, device=sim)
+    with torch.autocast("sim"):
+        with torch.no_grad():
+            net(x)
+        loss = net(x).float().sum()
+    loss.backward()
+    assert net.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("calls", "error", "message"),
+    [
+        ("scale backward unscale_ unscale_", RuntimeError, r"unscale_\(\) has already been called"),
+        ("scale backward step unscale_", RuntimeError, r"unscale_\(\) is being called after step"),
+        ("scale backward step step", RuntimeError, r"step\(\) has already been called"),
+        ("backward step", AssertionError, "Attempted step but _scale is None"),
+        ("scale step", AssertionError, "No inf checks were recorded for this optimizer"),
+        ("scale backward update", AssertionError, "No inf checks were recorded prior to update"),
+    ],
+)
+def test_a_scaler_refuses_what_it_refuses_on_cuda(sim, calls, error, message):
+    """The last call is refused as on CUDA."""
+    model, optimizer, scaler = training(sim)
+    x, y = examples(sim)
+    loss = F.cross_entropy(model(x), y)
+
+    def make(call):
+        nonlocal loss
+        if call == "scale":
+            loss = scaler.scale(loss)
+        elif call == "backward":
+            loss.backward()
         else:
-            sends = "phases", "gloo:all_reduce", 2 + shift, 4.0, "phase"
-            computes = "host", "aten::linear", shift, 3.0, "operation"
-        calls = "host", "c10d::allreduce_", 3.0, 4.0, "operation"
-        return traces.Trace([Span(*sends), Span(*computes), Span(*calls)], "measured")
+            getattr(scaler, call)(*([] if call == "update" else [optimizer]))
 
-    for on_gpu in (False, True):
-        in_drawings.rank_lanes({0: trace(0.0, on_gpu), 1: trace(1.0, on_gpu)})
-        alt = shown[-1][1]
-        assert "rank 0 computes 75% and communicates 50%" in alt
-        assert "rank 1 computes 50% and communicates 25%" in alt
+    *first, last = calls.split()
+    for call in first:
+        make(call)
+    with pytest.raises(error, match=message):
+        make(last)
 
 
-def test_the_shared_rows_are_those_of_the_sampler(shown):
-    in_drawings.shared_rows(rows=10, ranks=3, epochs=2)
-    fig, alt = shown[0]
-    assert "epoch 1: 5, 6, 1, 2, 0, 8, 9, 3, 7, 4, 5, 6. The last 2 repeat the first." in alt
-    assert texts(fig).split()[:4] == ["4", "1", "7", "5"]
+def test_a_scaler_refuses_float16_weights(sim):
+    model, optimizer, scaler = training(sim)
+    x, y = examples(sim)
+    scaler.scale(F.cross_entropy(model.half()(x.half()), y)).backward()
+    with pytest.raises(ValueError, match="Attempting to unscale FP16 gradients"):
+        scaler.step(optimizer)
 
 
-def test_a_restart_begins_with_the_epoch_after_the_checkpoint(shown):
-    in_drawings.restarted(epochs=3, killed_in=2, part=0.5)
-    fig, alt = shown[0]
-    assert "dies in epoch 2" in alt
-    assert texts(fig).split()[1::2] == ["1", "2", "3", "1", "2", "3"]
+def test_one_of_two_optimizers_overflows(sim):
+    (good, first, scaler), (bad, second, _) = training(sim), training(sim)
+    x, y = examples(sim)
+    loss = F.cross_entropy(good(x), y) + F.cross_entropy(bad(x), y) * math.inf
+    start = weights(good)
+    scaler.scale(loss).backward()
+    scaler.step(first)
+    scaler.step(second)
+    scaler.update()
+    assert not torch.equal(weights(good), start)
+    assert torch.equal(weights(bad), start)
+    assert scaler.get_scale() == 2.0**9
 
 
-def test_buckets_fill_from_the_last_layer():
-    mib = 2**20
-    layers = {"first": 30 * mib, "second": 20 * mib, "third": 10 * mib, "last": 2 * mib}
-    _, alt = in_drawings.buckets(layers, backward=62e-3, bandwidth=1e9)
-    assert "3 buckets (bucket 0: last; bucket 1: third, second; bucket 2: first)" in alt
-    middle, all_of_it = (2 * (5e-6 + size * mib / 2 / 1e9) for size in (30, 62))
-    done, apart = 32e-3 + 2 * middle, 62e-3 + all_of_it  # the last bucket waits for the one before
-    assert f"after {done * 1e3:.1f} ms instead of {apart * 1e3:.0f} ms" in alt
-
-
-# --- what its scripts use
-
-
-def test_flight_records_name_the_rank_that_left_a_call_out(tmp_path, capsys):
-    flight.show(str(tmp_path))
-    assert "no record" in capsys.readouterr().out
-    frames = [
-        {"filename": str(Path(torch.__file__).parent / "distributed" / "x.py"), "line": 1},
-        {"filename": "/home/me/work/uneven.py", "line": 13},
-    ]
-    for rank, calls in ((0, 3), (10, 2)):
-        entries = [
-            {"collective_seq_id": n, "profiling_name": "gloo:all_reduce", "frames": frames}
-            for n in range(1, calls + 1)
-        ]
-        (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps({"entries": entries}))
-    flight.show(str(tmp_path))
-    assert capsys.readouterr().out.splitlines()[1:] == [
-        "2. all_reduce in uneven.py, line 13: rank 0 called it, rank 10 called it",
-        "3. all_reduce in uneven.py, line 13: rank 0 called it, rank 10 NEVER CALLED IT",
-    ]
+@pytest.mark.parametrize("settings", [{}, {"foreach": True}, {"fused": True}], ids=str)
+def test_every_kind_of_optimizer_skips_an_overflow(sim, settings):
+    model, _, scaler = training(sim)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1, **settings)
+    x, y = examples(sim)
+    for factor, moves in ((1.0, True), (math.inf, False), (1.0, True)):
+        before = weights(model)
+        optimizer.zero_grad()
+        scaler.scale(F.cross_entropy(model(x), y) * factor).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert torch.equal(weights(model), before) is not moves
+        assert weights(model).isfinite().all()

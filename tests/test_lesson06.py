@@ -1,650 +1,321 @@
-"""What lesson 06 rests on: bytes that agree, a search that survives, an oracle, snapshots, the challenge."""
+"""Lesson 06: its checks judge what answers do, and the references hold with PyTorch's own parts."""
 
 from __future__ import annotations
 
-import gc
-import linecache
-import pickletools
-import random
-from contextlib import nullcontext
+import inspect
+import pickle
+import threading
+from pathlib import Path
 
 import nbformat
 import pytest
 import torch
 from answers import right, wrong
-from answers.lesson06.frugal_step import in_parts
-from harness import NOTEBOOKS, TABLE, code_cells
-from support import skip
+from answers.lesson06.ring_all_reduce import ring_averaging, ring_by_rank_0
+from real_ranks import ROOT, run_on_ranks
 from torch import nn
-from torch.cuda import _memory_viz
+
+from course_lessons.lesson06 import drawings as in_drawings
+from course_lessons.lesson06 import flight
+from course_lessons.lesson06 import unhang as in_unhang
+from course_lessons.lesson06.rescue import rescue
+from course_lessons.lesson06.ring_all_reduce import ring_all_reduce
+from course_lessons.lesson06.shard import shard
+from course_lessons.lesson06.unhang import unhang
+from course_lessons.shared import traces
+from course_utils.exercises import lesson, todo
+from simgpu import cluster
+from simgpu.clock import Span
+
+EX = lesson("06")
+
+
+def judged(name, answer):
+    result = getattr(EX, name).result(answer)
+    return result.outcome, result.diagnosis
+
+
+# --- what is said of answers
+
+
+@pytest.mark.parametrize("name", ["average_gradients", "accumulate", "unhang", "ring_all_reduce"])
+def test_an_answer_on_the_cluster_is_told_from_a_stub_and_from_a_fault_of_its_own(name):
+    arguments = ", ".join(inspect.signature(getattr(EX, name).reference).parameters)
+    for body, outcome in (
+        ("todo()", ("not_tried", "")),
+        ("1 / 0", ("raised", "ZeroDivisionError")),
+    ):
+        assert judged(name, eval(f"lambda {arguments}: {body}", {"todo": todo})) == outcome
+
+
+def test_a_hang_is_said_within_a_second_with_the_learners_lines():
+    given = wrong(EX.unhang)["one-rank"]
+    result = EX.unhang.result(given)
+    (seen,) = (value for name, value in result.details if name == "Seen")
+    lines = Path(given.__code__.co_filename).read_text().splitlines()
+    line = lines.index("        dist.barrier()") + 1
+    assert f"rank 0 waits in barrier (its 3rd call, line {line})" in seen
+    assert "rank 1 has finished" in seen
+
+
+def test_an_endless_loop_on_one_rank_is_stopped(monkeypatch):
+    def spins(model, batches, dist, log):
+        while dist.get_rank() == 1:
+            pass
+        return unhang(model, batches, dist, log)
+
+    with monkeypatch.context() as short:
+        short.setattr(EX.unhang, "limit", 0.5)
+        assert judged("unhang", spins) == ("not_yet", "too-slow")
+    assert judged("unhang", unhang) == ("right", "")
+
+
+def test_a_check_on_the_cluster_leaves_the_number_of_threads():
+    before = torch.get_num_threads()
+    for exercise in (EX.average_gradients, EX.unhang):
+        exercise.result(exercise.reference)
+        exercise.result(lambda *_: 1 / 0)
+    assert torch.get_num_threads() == before
+
+
+def test_the_code_to_fix_in_the_notebook_has_both_faults():
+    cells = nbformat.read(ROOT / "notebooks" / "06_several_gpus.ipynb", as_version=4).cells
+    (source,) = (c.source for c in cells if "def unhang(" in c.source)
+    lines = [line for line in source.splitlines() if "return todo()" not in line]
+    names = {**vars(in_unhang), "ex": None}
+    exec("\n".join(line for line in lines if not line.startswith("ex.")), names)
+    assert judged("unhang", names["unhang"]) == ("not_yet", "one-rank")
+    half = [line for line in lines if "barrier" not in line and not line.startswith("ex.")]
+    exec("\n".join(half), names)
+    assert judged("unhang", names["unhang"]) == ("not_yet", "unequal-loops")
+
+
+# --- the references against PyTorch
+
+
+@pytest.mark.parametrize(("n", "ranks"), [(12, 3), (10, 4), (3, 8), (1, 1), (50, 7)])
+def test_shard_gives_the_rows_of_the_distributed_sampler(n, ranks):
+    by_sampler = right(EX.shard)["by the sampler"]
+    for rank in range(ranks):
+        for epoch in (0, 5):
+            assert shard(n, rank, ranks, epoch, 4) == by_sampler(n, rank, ranks, epoch, 4)
+
+
+@pytest.mark.slow
+def test_rescue_takes_what_ddp_and_compile_really_save():
+    def model():
+        return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+
+    plain = model()
+    (wrapped,) = cluster.run(lambda dist: cluster.DistributedDataParallel(model(), dist), 1).results
+    compiled = torch.compile(model())
+    (both,) = cluster.run(lambda dist: cluster.DistributedDataParallel(compiled, dist), 1).results
+    for saved in (plain, wrapped, compiled, both, torch.compile(wrapped)):
+        state = saved.state_dict()
+        assert plain.load_state_dict(rescue(state, plain)).missing_keys == []
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 6])
+def test_the_ring_reaches_the_target_and_costs_what_all_reduce_does(ranks):
+    def by(function):
+        return cluster.run(lambda dist: function(torch.ones(12 * ranks), dist), ranks=ranks)
+
+    ring, whole = by(ring_all_reduce), by(lambda x, dist: dist.all_reduce(x))
+    assert ring.steps == 2 * (ranks - 1)
+    assert set(ring.sent) == {2 * (ranks - 1) * 12 * 4}
+    assert ring.seconds == pytest.approx(whole.seconds)
+
+
+PROGRAM = """
+import copy
+import gc
+import sys
+import torch
+import torch.distributed as dist
+from torch import nn
 from torch.nn import functional as F
-
-import simgpu
-from course_lessons.lesson06 import snapshots
-from course_lessons.lesson06.challenge import plain_cost, plain_step, step_cost
-from course_lessons.lesson06.state_bytes import state_bytes
-from course_lessons.shared import memory
-from course_lessons.shared.checking import fast_gc, one_thread
-from course_utils.exercises import lesson as exercises
-from simgpu.machine import MACHINE
-
-EX = exercises("06")
-
-
-@pytest.fixture(autouse=True)
-def _simulated():
-    if problem := simgpu.unavailable_reason():
-        skip(problem, until="2027-11-30")
-
-
-@pytest.fixture
-def device():
-    with memory.temporary_device("2 GB") as device:
-        yield device
-        gc.collect()
-
-
-# --- anatomy: what arithmetic says, and what the meter says ---------------------------------------
-
-
-class Tied(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.words = nn.Embedding(300, 24)
-        self.body = nn.TransformerEncoderLayer(24, 2, 48, batch_first=True)
-        self.head = nn.Linear(24, 300, bias=False)
-        self.head.weight = self.words.weight
-
-    def forward(self, x):
-        return self.head(self.body(self.words(x))).mean(1)
-
-
-def mlp():
-    return nn.Sequential(nn.Linear(50, 70), nn.ReLU(), nn.Linear(70, 10)), torch.randn(16, 50)
-
-
-def cnn():
-    body = (nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
-    return nn.Sequential(*body, nn.Flatten(), nn.Linear(8, 10)), torch.randn(4, 3, 17, 17)
-
-
-def transformer():
-    return Tied(), torch.randint(300, (4, 9))
-
-
-def half_frozen():
-    model = nn.Sequential(nn.Linear(50, 64), nn.Linear(64, 32).double(), nn.Linear(32, 10).double())
-    model[0].requires_grad_(False)
-    model.insert(1, Double())
-    return model, torch.randn(6, 50)
-
-
-class Double(nn.Module):
-    def forward(self, x):
-        return x.double()
-
-
-MODELS = (mlp, cnn, transformer, half_frozen)
-OPTIMIZERS = {
-    "SGD": (0, 0, lambda p: torch.optim.SGD(p, lr=0.1)),
-    "SGD, momentum": (1, 0, lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)),
-    "Adam": (2, 0, torch.optim.Adam),
-    "AdamW, fused": (2, 4, lambda p: torch.optim.AdamW(p, fused=True)),
-}
-"""States a parameter; bytes a parameter tensor besides (a step counter on the device); how to make it."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_the_anatomy_of_a_step_is_predicted_to_the_byte(make, name, device, record_property):
-    torch.manual_seed(0)
-    states, counter, make_optimizer = OPTIMIZERS[name]
-    model, x = make()
-    trained = [p for p in model.parameters() if p.requires_grad]
-    optimizer = make_optimizer(trained)
-    predicted = state_bytes(model, states)
-    predicted["optimizer"] += counter * len(trained)
-    labels = torch.randint(10, (len(x),))
-    data = x.nbytes + labels.nbytes
-
-    meter = memory.Meter(device, model, optimizer)
-    with meter.phase("to the device"):
-        model.to(device)
-        x, labels = x.to(device), labels.to(device)
-    with meter.phase("forward"):
-        loss = F.cross_entropy(model(x), labels)
-    last = loss.element_size()
-    with meter.phase("backward"):
-        loss.backward()
-    with meter.phase("step"):
-        optimizer.step()
-    with meter.phase("zero_grad"):
-        optimizer.zero_grad()
-        del loss
-    after = {phase: kinds for phase, kinds, _ in meter.rows()}
-
-    held = ("parameters", "buffers")
-    assert [after["to the device"][k] for k in held] == [predicted[k] for k in held]
-    assert after["to the device"]["activations"] == data
-    assert after["forward"]["activations"] > data
-    assert after["backward"]["gradients"] == predicted["gradients"]
-    assert after["step"]["optimizer"] == predicted["optimizer"]
-    assert after["zero_grad"] == {**predicted, "gradients": 0, "activations": data}
-    together = sum(predicted.values()) + data + last  # the loss is still there
-    assert sum(after["step"].values()) == together
-    metered = sum(after["step"].values())
-    record_property(
-        TABLE + "bytes after optimizer.step(), predicted and metered on sim",
-        f"{make.__name__:12} {name:14} predicted {together:9,}  metered {metered:9,}",
-    )
-
-
-def test_a_phase_knows_its_peak_and_leaves_out_what_was_there(device):
-    before = torch.ones(1000, device=device)
-    meter = memory.Meter(device, nn.Linear(2, 2))
-    with meter.phase("a"):
-        a = torch.ones(500, device=device)
-        del a
-    with meter.phase("b"):
-        b = torch.ones(250, device=device)
-    after = [(kinds["activations"], peak) for _, kinds, peak in meter.rows()]
-    assert after == [(0, 2000), (1000, 1000)]
-    assert meter.peak == 2000
-    del before, b
-
-
-def test_the_meter_shows_a_table_and_a_picture(device, capsys):
-    model = nn.Linear(64, 64)
-    meter = memory.Meter(device, model)
-    with meter.phase("to the device"):
-        model.to(device)
-    meter.table()
-    meter.draw(capacity=10**6)
-    said = capsys.readouterr().out
-    assert "16,640" in said
-    assert "after to the device parameters 16.2 KiB" in said
-
-
-def test_what_has_no_meter_is_refused_in_a_sentence_and_replaced():
-    with pytest.raises(ValueError, match="metering_device"):
-        memory.Meter("cpu", nn.Linear(2, 2))
-    assert memory.metering_device("cpu").type == "sim"
-    assert memory.metering_device("sim:0") == torch.device("sim:0")
-
-
-@pytest.mark.slow
-def test_one_may_go_back_past_the_cell_that_frees_the_models(capsys):
-    notebook = nbformat.read(NOTEBOOKS / "06_memory.ipynb", as_version=4)
-    cells = {c.id: c.source for c in code_cells(notebook)}
-    names = {"__name__": "__main__"}
-    first, again = ("fb5597b4", "22c802ea", "7bdfbe4c"), ("8ea067ba", "4dcbd4e1", "given061", "310cf803")
-    for cell in (*first, *again, *again):
-        exec(cells[cell], names)
-    said = capsys.readouterr().out.splitlines()
-    assert len([line for line in said if line.startswith("zero_grad") and "bytes" in line]) == 2
-    before, after = (line for line in said if line.startswith("at first"))
-    assert before == after, "the models and tensors of the first time are gone"
-
-
-# --- a device of one's own ------------------------------------------------------------------------
-
-
-def test_a_spare_device_leaves_the_others_alone():
-    simgpu.enable(devices=1)
-    mine = torch.ones(100, device="sim")
-    allocated = torch.sim.memory_allocated("sim:0")
-    with memory.temporary_device("4 MB") as spare:
-        assert spare == torch.device("sim:1") and torch.sim.current_device() == 1
-        there = torch.ones(100, device=spare)
-        with pytest.raises(torch.OutOfMemoryError):
-            torch.ones(10**6, device=spare)
-        assert torch.sim.memory_allocated("sim:0") == allocated
-        del there
-    assert torch.sim.device_count() == 1 and torch.sim.current_device() == 0
-    assert (mine + 1).sum().item() == 200
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.id)
-def test_a_check_leaves_the_devices_as_they_were(exercise):
-    def state():
-        stats = dict(torch.sim.memory_stats("sim:0"))
-        return stats, len(MACHINE.devices), torch.get_num_threads()
-
-    simgpu.enable(devices=1, memory="15 GB")
-    mine = torch.ones(100, device="sim")
-    torch.sim.reset_peak_memory_stats()
-    before = state()
-    assert exercise.result(exercise.reference).outcome == "right"
-    for answer in wrong(exercise).values():
-        assert exercise.result(answer).outcome == "not_yet"
-    assert state() == before
-    assert torch.sim.current_device() == 0
-    del mine
-
-
-# --- the oracle -----------------------------------------------------------------------------------
-
-
-def _step(model, optimizer, device):
-    x, y = _batch(model, device)
-    loss = F.cross_entropy(model(x), y)
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    loss.item()
-
-
-def _batch(model, device):
-    y = torch.randint(10, (64,), device=device)
-    first = next(model.modules().__iter__()) if isinstance(model, Tied) else model[0]
-    if isinstance(first, Tied):
-        return torch.randint(300, (64, 20), device=device), y
-    shape = (64, 3, 20, 20) if isinstance(first, nn.Conv2d) else (64, first.in_features)
-    return torch.randn(shape, device=device), y
-
-
-def wide():
-    return nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Dropout(0.1), nn.Linear(1024, 10))
-
-
-ORACLE = {"mlp": lambda: mlp()[0], "wide mlp": wide, "cnn": lambda: cnn()[0], "transformer": Tied}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ORACLE)
-@pytest.mark.parametrize("adam", [torch.optim.Adam, torch.optim.SGD], ids=["Adam", "SGD"])
-def test_the_oracle_is_right_to_the_byte(name, adam, device, record_property):
-    make = ORACLE[name]
-    need = memory.oracle(make, adam, _step)
-
-    torch.manual_seed(0)
-    model = make().to(device)
-    optimizer = adam(model.parameters())
-    torch.sim.reset_peak_memory_stats(device)
-    _step(model, optimizer, device)
-    _step(model, optimizer, device)
-    stats = torch.sim.memory_stats(device)
-    right = stats["requested_bytes.all.peak"]
-    assert sum(need.kinds.values()) == right
-    assert need.allocated == stats["allocated_bytes.all.peak"]
-
-    off = _tracked(make, adam) / right - 1
-    assert -0.001 < off < 0.21, "the lesson says: right, or up to a fifth too high"
-    record_property(
-        TABLE + "peak of two steps: the oracle, and PyTorch's MemTracker on fake CPU tensors",
-        f"{name:12} {adam.__name__:5} metered {right:11,}  oracle off 0  MemTracker off {off:+.1%}",
-    )
-
-
-def _tracked(make, make_optimizer):
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.distributed._tools.mem_tracker import MemTracker
-
-    def step(model, optimizer):
-        x, y = _batch(model, "cpu")
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    with FakeTensorMode():
-        model = make()
-        optimizer = make_optimizer(model.parameters())
-        tracker = MemTracker()
-        tracker.track_external(model, optimizer)
-        peaks = []
-        for _ in range(2):
-            with tracker:
-                step(model, optimizer)
-                peaks.append(tracker.get_tracker_snapshot("peak"))
-            tracker.reset_mod_stats()
-        return max(next(iter(peak.values()))["Total"] for peak in peaks)
-
-
-def test_the_oracle_needs_no_memory_for_a_model_of_many_gigabytes():
-    def huge():
-        layers = [nn.Linear(20_000, 20_000, bias=False) for _ in range(4)]
-        return nn.Sequential(*layers, nn.Linear(20_000, 10))
-
-    need = memory.oracle(huge, torch.optim.Adam, _step)
-    assert need.kinds["parameters"] == 4 * (4 * 20_000**2 + 20_000 * 10 + 10)
-    assert need.reserved > need.allocated > 4 * need.kinds["parameters"]
-
-
-# --- running out of memory ------------------------------------------------------------------------
-
-
-def test_the_figures_of_a_message_add_up(device):
-    with memory.temporary_device("300 MB") as small:
-        held = torch.empty(50_000_000, device=small)
-        with pytest.raises(torch.OutOfMemoryError) as caught:
-            torch.empty(40_000_000, device=small)
-        found = memory.figures(str(caught.value))
-        del held
-    assert found["capacity"] == pytest.approx(300e6, rel=1e-3)
-    assert found["process"] == pytest.approx(found["allocated"] + found["unallocated"], rel=1e-3)
-    assert found["capacity"] == pytest.approx(found["free"] + found["process"], rel=1e-3)
-    assert found["requested"] == pytest.approx(160e6, rel=0.02)
-    assert EX.diagnose.reference(str(caught.value)) == "too large"
-    with pytest.raises(ValueError, match="does not say what is requested"):
-        memory.figures("CUDA error: device-side assert triggered")
-
-
-PUBLISHED = (
-    "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 14.75 GiB of which "
-    "15.06 MiB is free. Process 4265 has 14.73 GiB memory in use. Of the allocated memory 14.47 GiB is "
-    "allocated by PyTorch, and 1.20 MiB is reserved by PyTorch but unallocated."
-)
-
-
-def test_in_a_container_the_program_finds_itself_among_the_numbers():
-    """There every process is listed by a number, and none is called "this process"."""
-    found = memory.figures(PUBLISHED)
-    assert found["process"] == round(14.73 * 2**30)
-    others = "Process 12 has 9.00 GiB memory in use. Process 4265 has"
-    crowded = PUBLISHED.replace("Process 4265 has", others)
-    assert memory.figures(crowded)["process"] == round(14.73 * 2**30)
-    named = crowded.replace("Process 4265 has", "Including non-PyTorch memory, this process has")
-    assert memory.figures(named) == found
-    nobody = PUBLISHED.replace("Process 4265 has 14.73 GiB memory in use. ", "")
-    with pytest.raises(ValueError, match="does not say what is process"):
-        memory.figures(nobody)
-
-
-def test_the_figures_are_found_where_cuda_graphs_have_pools():
-    pools = "by PyTorch, with 1.38 MiB allocated in private pools (e.g., CUDA Graphs), and"
-    message = PUBLISHED.replace("by PyTorch, and", pools)
-    assert memory.figures(message) == memory.figures(PUBLISHED)
-
-
-def test_an_idle_segment_that_a_small_tensor_settles_in_is_lost_unless_it_was_returned():
-    """What the lesson says of empty_cache(): no help at the end of memory, some between two phases."""
-    for returned in (False, True):
-        with memory.temporary_device("200 MiB") as card:
-            first = torch.empty(100 * 2**20, dtype=torch.uint8, device=card)
-            del first
-            if returned:
-                torch.sim.empty_cache()
-            small = torch.empty(4 * 2**20, dtype=torch.uint8, device=card)
-            with nullcontext() if returned else pytest.raises(torch.OutOfMemoryError):
-                torch.empty(150 * 2**20, dtype=torch.uint8, device=card)
-            del small
-
-
-def _random_training(pick):
-    """Return a random model, the shape of a sample, and an optimizer."""
-    width = pick.choice((64, 128, 192))
-    if pick.random() < 0.3:
-        first = (nn.Conv2d(3, width // 4, 3), nn.BatchNorm2d(width // 4), nn.ReLU(), nn.Flatten())
-        height = pick.randint(8, 20)
-        model = nn.Sequential(*first, nn.Linear(width // 4 * (height - 2) * 10, 10))
-        shape = (3, height, 12)
-    else:
-        between = pick.choice((nn.ReLU, nn.GELU, nn.Tanh, lambda: nn.Dropout(0.1)))
-        depth = pick.randint(2, 5)
-        body = [part for _ in range(depth) for part in (nn.Linear(width, width), between())]
-        model, shape = nn.Sequential(*body, nn.Linear(width, 10)), (width,)
-    return model, shape, pick.choice((torch.optim.SGD, torch.optim.Adam))
-
-
-def _survives(seed):
-    """Search a random model's largest batch; return it, after asserting that it is the largest."""
-    pick = random.Random(seed)
-    torch.manual_seed(seed)
-    with memory.temporary_device(pick.choice((22, 26, 32)) * 2**20) as device:
-        model, shape, make_optimizer = _random_training(pick)
-        model.to(device)
-
-        def works(batch):
-            model.zero_grad()
-            torch.sim.empty_cache()  # what fits may depend on how the cache is cut up
-            optimizer = make_optimizer(model.parameters())
-            x = torch.zeros(batch, *shape, device=device)
-            y = torch.zeros(batch, dtype=torch.int64, device=device)
-            F.cross_entropy(model(x), y).backward()
-            optimizer.step()
-
-        base = torch.sim.memory_allocated(device)
-        found = EX.largest_batch.reference(works, 64, LIMIT)
-        model.zero_grad()
-        assert torch.sim.memory_allocated(device) == base, "the search left memory behind"
-        works(found)
-        if found < LIMIT:
-            with pytest.raises(torch.OutOfMemoryError):
-                works(found + 1)
-        model.zero_grad()
-    return found
-
-
-LIMIT = 20_000
-
-
-@pytest.mark.everywhere
-def test_the_search_survives_100_random_models(record_property):
-    _survives(0)  # imports what is imported late
-    with one_thread(), fast_gc():
-        found = sorted(_survives(seed) for seed in range(100))
-    assert found[0] > 0 and sum(n < LIMIT for n in found) > 80, "most must meet the end of memory"
-    record_property(
-        TABLE + "largest batch of 100 random models in 22, 26 or 32 MiB on sim",
-        f"least {found[0]:,}, median {found[50]:,}, most {found[-1]:,}",
-    )
-
-
-# --- answers of other kinds -----------------------------------------------------------------------
-
-
-def test_a_list_of_losses_is_told_that_it_may_be_a_list():
-    def average_loss(model, batches, loss_fn):
-        losses = [loss_fn(model(x), y) for x, y in batches]
-        return sum(loss.item() for loss in losses) / len(losses)
-
-    result = EX.average_loss.result(average_loss)
-    assert result.diagnosis == "leak" and "list of losses" in result.text
-
-
-# --- the challenge --------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", right(EX.frugal_step))
-def test_what_every_way_through_the_challenge_costs(name, record_property):
-    seconds, peak = step_cost(right(EX.frugal_step)[name], "2 GB")
-    usual, most = plain_cost()
-    assert seconds < 1.6 * usual
-    record_property(
-        TABLE + "the challenge on a simulated T4: bytes allocated at most, modelled time",
-        f"{name:34} {peak / 1e6:6.0f} MB of {most / 1e6:.0f}  {seconds / usual:5.2f} times the plain step",
-    )
-
-
-@pytest.mark.slow
-def test_bfloat16_on_a_t4_is_told_of_float16():
-    result = EX.frugal_step.result(in_parts(2, torch.bfloat16))
-    assert (result.outcome, result.diagnosis) == ("not_yet", "too-dear"), result.bundle().text
-    assert "use `torch.float16`" in result.text
-
-
-def test_the_challenge_is_the_size_it_says_it_is():
-    _, most = plain_cost()
-    assert 850e6 < most < 950e6
-    with pytest.raises(torch.OutOfMemoryError):
-        step_cost(plain_step, "800 MB")
-
-
-@pytest.mark.slow
-def test_the_challenge_is_judged_without_the_simulated_device_too(monkeypatch):
-    monkeypatch.setattr(simgpu, "unavailable_reason", lambda: "This PyTorch has none.")
-    for name in ("four micro-batches", "micro-batches of 8,192 rows", "a checkpoint a block"):
-        assert EX.frugal_step.result(right(EX.frugal_step)[name]).outcome == "right"
-    assert EX.frugal_step.result(plain_step).diagnosis == "does-not-fit"
-    assert EX.frugal_step.result(wrong(EX.frugal_step)["last-part"]).diagnosis == "last-part"
-
-
-# --- snapshots ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def recording(device):
-    torch.sim.memory._record_memory_history(max_entries=10_000)
-    yield device
-    torch.sim.memory._record_memory_history(enabled=None)
-
-
-def _trained(device):
-    model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 10)).to(device)
-    optimizer = torch.optim.Adam(model.parameters())
-    loss = model(torch.ones(256, 64, device=device)).square().mean()
-    loss.backward()
-    optimizer.step()
-    return model, optimizer
-
-
-def test_a_history_accounts_for_every_byte(recording):
-    kept = _trained(recording)
-    snapshot = torch.sim.memory._snapshot()
-    number = recording.index
-    blocks = snapshots.allocations(snapshot, number)
-    alive = sum(block["bytes"] for block in blocks if block["end"] is None)
-    assert alive == torch.sim.memory_stats(recording)["requested_bytes.all.current"]
-    assert any(block["end"] is not None for block in blocks)
-    lines = {block["line"] for block in blocks}
-    mine = [line for line in lines if line.startswith("test_lesson06.py, line")]
-    assert any(line.endswith("_trained") for line in mine)
-    assert "loss.backward" not in str(lines)
-    del kept
-    after = snapshots.allocations(torch.sim.memory._snapshot(), number)
-    assert sum(block["bytes"] for block in after if block["end"] is None) < alive
-
-
-def test_what_was_there_before_the_history_is_counted(device):
-    before = torch.ones(1000, device=device)
-    torch.sim.memory._record_memory_history()
-    del before
-    blocks = snapshots.allocations(torch.sim.memory._snapshot(), device.index)
-    torch.sim.memory._record_memory_history(enabled=None)
-    assert blocks == [{"bytes": 4000, "line": "before", "function": "", "start": 0, "end": 0}]
-
-
-def test_a_line_of_a_notebook_is_named_by_its_text(recording):
-    """The kernel keeps the text of its cells, under the names that the frames have."""
-    name = "/tmp/ipykernel_7/42.py"
-    cell = "def step():\n    return torch.ones(500, device=device)\n\n\nkept = step()\n"
-    scope = {"torch": torch, "device": recording}
-    exec(compile(cell, name, "exec"), scope)
-    assert _newest(recording) == ("line 2: step", "step")  # no text is at hand
-    linecache.cache[name] = (len(cell), None, cell.splitlines(True), name)
-    assert _newest(recording) == ("line 2: return torch.ones(500, devi…", "step")
-    del linecache.cache[name]
-
-
-def _newest(device):
-    block = snapshots.allocations(torch.sim.memory._snapshot(), device.index)[-1]
-    return block["line"], block["function"]
-
-
-def test_recording_ends_and_keeps_at_most_so_many(device):
-    torch.sim.memory._record_memory_history(max_entries=5)
-    for _ in range(10):
-        torch.ones(10, device=device)
-    assert len(torch.sim.memory._snapshot()["device_traces"][device.index]) == 5
-    torch.sim.memory._record_memory_history(enabled=None)
-    torch.ones(10, device=device)
-    assert torch.sim.memory._snapshot()["device_traces"][device.index] == []
-
-
-def test_running_out_of_memory_is_in_the_history():
-    with memory.temporary_device("10 MB") as device:
-        torch.sim.memory._record_memory_history()
-        with pytest.raises(torch.OutOfMemoryError):
-            torch.empty(10**7, device=device)
-        trace = torch.sim.memory._snapshot()["device_traces"][device.index]
-        torch.sim.memory._record_memory_history(enabled=None)
-    assert (trace[-1]["action"], trace[-1]["size"]) == ("oom", 40_000_000)
-    assert trace[-1]["device_free"] == 10_000_000
-
-
-VIEWER = """
-APPEND APPENDS BINFLOAT BINGET BININT BININT1 BININT2 BINPUT BINUNICODE DICT EMPTY_DICT EMPTY_LIST
-EMPTY_TUPLE FRAME LIST LONG1 LONG_BINGET LONG_BINPUT MARK MEMOIZE NEWFALSE NEWTRUE NONE PROTO SETITEM
-SETITEMS SHORT_BINUNICODE STOP TUPLE TUPLE1 TUPLE2 TUPLE3
+from course_lessons.lesson06 import accumulate, average_gradients, ring_all_reduce, unhang
+from course_lessons.shared.checking import made_batches
+
+dist.init_process_group("gloo")
+rank, ranks = dist.get_rank(), dist.get_world_size()
+
+for shape in ((12,), (7, 5), (2,)):
+    x, right = (torch.arange(float(torch.Size(shape).numel())).view(shape) * 10**rank for _ in range(2))
+    ring_all_reduce.ring_all_reduce(x, dist)
+    dist.all_reduce(right)
+    assert torch.equal(x, right), (x, right)
+
+unused = (), ("second.weight",), ()
+model = average_gradients._model_with_gradients(rank, unused[rank])
+average_gradients.average_gradients(model, dist)
+before = [average_gradients._model_with_gradients(r, names) for r, names in enumerate(unused)]
+for got, *each in zip(model.parameters(), *(m.parameters() for m in before)):
+    if got.requires_grad:
+        right = sum(p.grad for p in each if p.grad is not None) / ranks
+        assert torch.allclose(got.grad, right), got
+
+logged = []
+batches = made_batches(((3,), (2, 2), ())[rank], rank)
+mean = unhang.unhang(unhang._make_classifier(), batches, dist, logged.append)
+assert logged == ([mean] if rank == 0 else [])
+
+parts = [made_batches(sizes, r) for r, sizes in enumerate(((5, 3, 2), (4, 6), (10,)))]
+whole = [torch.cat(tensors) for tensors in zip(*(part for own in parts for part in own))]
+torch.manual_seed(0)
+alone = nn.Linear(6, 3)
+model = nn.parallel.DistributedDataParallel(copy.deepcopy(alone))
+optimizer, other = (torch.optim.SGD(net.parameters(), lr=0.1) for net in (model, alone))
+accumulate.accumulate(model, parts[rank], F.cross_entropy, optimizer)
+F.cross_entropy(alone(whole[0]), whole[1]).backward()
+other.step()
+right, got = (nn.utils.parameters_to_vector(net.parameters()) for net in (alone, model))
+assert torch.allclose(got, right, rtol=1e-4, atol=1e-6)
+
+print(f"rank {rank} is through", flush=True)
+del model
+gc.collect()  # without it gloo at times aborts in the process's last moments
+dist.barrier()
+dist.destroy_process_group()
 """
-"""What the viewer at pytorch.org/memory_viz can read of a pickle (torch/utils/viz/MemoryViz.js)."""
 
 
-def test_a_dumped_snapshot_is_what_the_viewers_read(recording, tmp_path):
-    kept = _trained(recording)
-    file = tmp_path / "snapshot.pickle"
-    torch.sim.memory._dump_snapshot(str(file))
-    _judge_form(file)
-    del kept
+@pytest.mark.slow
+def test_the_references_run_in_real_processes(tmp_path):
+    run_on_ranks(PROGRAM, 3, tmp_path)
 
 
-def test_the_shipped_snapshot_is_small_readable_and_of_no_one_machine(capsys):
-    file = snapshots.RECORDED
-    assert file.stat().st_size < 60_000
-    _judge_form(file)
-    names = {f["filename"] for t in snapshots.load()["device_traces"] for e in t for f in e["frames"]}
-    assert not [name for name in names if name.startswith(("/", "\\")) or ":" in name]
-    snapshots.draw(snapshots.load())
-    assert len(snapshots._step_starts(snapshots.allocations(snapshots.load()), "forward")) == 3
-    said = capsys.readouterr().out
-    assert "other line" not in said, "too thin to be seen"
-    for function in ("prepare", "forward", "backward", "update"):
-        assert f": {function} up to" in said
+# --- the puzzle's drawing
 
 
-def _judge_form(file):
-    codes = {code.name: arg for code, arg, _ in pickletools.genops(file.read_bytes())}
-    assert set(codes) <= set(VIEWER.split())
-    assert codes["PROTO"] <= 4
-    snapshot = snapshots.load(file)
-    assert "cudaMalloc" in _memory_viz.trace(snapshot)
-    assert "total_reserved" in _memory_viz.segsum(snapshot)
-    held = sum(s["allocated_size"] for s in snapshot["segments"])
-    blocks = [block for segment in snapshot["segments"] for block in segment["blocks"]]
-    assert held == sum(b["size"] for b in blocks if b["state"] == "active_allocated")
-    for device, trace in enumerate(snapshot["device_traces"]):
-        _play_backwards([s for s in snapshot["segments"] if s["device"] == device], trace)
-
-
-def _play_backwards(segments, trace):
-    """Replay the allocator's history from the last state to the first, as the memory viewer does."""
-    there = {s["address"]: s["total_size"] for s in segments}
-    active = (b for s in segments for b in s["blocks"] if b["state"] == "active_allocated")
-    pieces = {b["address"]: b["requested_size"] for b in active}
-    for event in reversed(trace):
-        match event["action"]:
-            case "free_completed":
-                pieces[event["addr"]] = event["size"]
-            case "alloc":
-                assert pieces.pop(event["addr"]) == event["size"]
-            case "segment_free":
-                there[event["addr"]] = event["size"]
-            case "segment_alloc":
-                assert there.pop(event["addr"]) == event["size"]
-        for address, size in pieces.items():
-            assert any(at <= address and address + size <= at + n for at, n in there.items())
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "library",
+    ("answer", "says"),
     [
-        "/usr/lib/python3/dist-packages/einops/_backends.py",
-        "/opt/venv/lib/python3.11/site-packages/einops/_backends.py",
-        "C:\\Python311\\Lib\\site-packages\\einops\\_backends.py",
-        "/usr/lib/python3.11/contextlib.py",
+        (ring_all_reduce, "At the end 32 of 32 places hold the sum"),
+        (wrong(EX.ring_all_reduce)["half-way"], "At the end 8 of 32 places hold the sum"),
+        (ring_by_rank_0, "after each of 6 steps"),
+        (ring_averaging, "At the end 0 of 32"),
+        (wrong(EX.ring_all_reduce)["deadlock"], "Nothing to draw: No rank can go on: rank 0 waits"),
+        (lambda x, dist: todo(), "no rank has sent anything yet"),
+        (lambda x, dist: 1 / 0, "Nothing to draw: division by zero"),
+        (todo(), "Nothing to draw"),
     ],
 )
-def test_the_programs_own_line_is_no_librarys(library):
-    torch_file = "/opt/venv/lib/python3.11/site-packages/torch/functional.py"
-    inner = {"filename": torch_file, "line": 1, "name": "f"}
-    theirs = {"filename": library, "line": 288, "name": "einsum"}
-    own = {"filename": "/home/me/train.py", "line": 12, "name": "update"}
-    outer = {"filename": "/home/me/main.py", "line": 99, "name": "<module>"}
-    assert snapshots._program_line([inner, theirs, own, outer])[0] == "train.py, line 12: update"
-    assert snapshots._program_line([inner, theirs, own, outer])[1] == "update"
-    name = library.replace("\\", "/").rpartition("/")[2]
-    assert snapshots._program_line([inner, theirs]) == (f"{name}, line 288: einsum", "einsum")
-    assert snapshots._program_line([inner]) == ("PyTorch", "")
+def test_the_puzzle_is_drawn_or_it_is_said_why_not(answer, says, monkeypatch, capsys):
+    monkeypatch.setattr(in_drawings, "present", lambda figure, alt: print(alt))
+    in_drawings.ring(answer)
+    assert says in capsys.readouterr().out
+
+
+# --- the lesson's drawings
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    before, said = set(threading.enumerate()), []
+    monkeypatch.setattr(in_drawings, "present", lambda fig, alt: said.append((fig, alt)))
+    yield said
+    assert set(threading.enumerate()) <= before
+
+
+def texts(fig):
+    return " ".join(text.get_text() for ax in fig.axes for text in ax.texts)
+
+
+def test_ranks_are_drawn_with_their_shares(shown):
+    def program(dist):
+        cluster.compute(dist, 1e-3 * (1 + dist.get_rank()), "forward")
+        dist.all_reduce(torch.zeros(12_000_000))
+
+    in_drawings.ranks(cluster.run(program, 2))
+    fig, alt = shown[0]
+    assert "rank 0 computes 17% and communicates 67%" in alt and "6.01 ms" in alt
+    assert fig.axes[0].get_xlabel() == "ms (modelled)"
+    assert "forward" in texts(fig)
+
+
+def test_chunks_shows_who_holds_what(shown, capsys):
+    in_drawings.chunks(cluster.run(lambda dist: ring_all_reduce(cluster.marked(dist, 5), dist), ranks=3))
+    fig, alt = shown[0]
+    titles = [ax.get_title(loc="left") or ax.get_title() for ax in fig.axes]
+    assert titles[:5] == ["at the start", *(f"after step {k}" for k in range(1, 5))]
+    assert alt.endswith("At the end 15 of 15 places hold the sum of all.")
+
+    def twice(dist):
+        x = cluster.marked(dist, 2)
+        dist.all_reduce(x)
+        x[0] += 1
+        dist.barrier()
+
+    in_drawings.chunks(cluster.run(twice, ranks=2))
+    assert shown[1][1].endswith("At the end 2 of 4 places hold the sum of all.")
+    in_drawings.chunks(cluster.run(lambda dist: None, ranks=2))
+    assert "Nothing to draw" in capsys.readouterr().out and len(shown) == 2
+    with pytest.raises(ValueError, match="at most 13 ranks"):
+        cluster.run(lambda dist: cluster.marked(dist, 1), 14)
+
+
+def test_lanes_of_real_ranks_part_computing_from_communicating(shown):
+    def trace(shift, on_gpu):
+        if on_gpu:
+            sends = "device compute", "ncclDevKernel_AllReduce_Sum", 2 + shift, 4.0, "kernel"
+            computes = "device compute", "gemm", shift, 3.0, "kernel"
+        else:
+            sends = "phases", "gloo:all_reduce", 2 + shift, 4.0, "phase"
+            computes = "host", "aten::linear", shift, 3.0, "operation"
+        calls = "host", "c10d::allreduce_", 3.0, 4.0, "operation"
+        return traces.Trace([Span(*sends), Span(*computes), Span(*calls)], "measured")
+
+    for on_gpu in (False, True):
+        in_drawings.rank_lanes({0: trace(0.0, on_gpu), 1: trace(1.0, on_gpu)})
+        alt = shown[-1][1]
+        assert "rank 0 computes 75% and communicates 50%" in alt
+        assert "rank 1 computes 50% and communicates 25%" in alt
+
+
+def test_the_shared_rows_are_those_of_the_sampler(shown):
+    in_drawings.shared_rows(rows=10, ranks=3, epochs=2)
+    fig, alt = shown[0]
+    assert "epoch 1: 5, 6, 1, 2, 0, 8, 9, 3, 7, 4, 5, 6. The last 2 repeat the first." in alt
+    assert texts(fig).split()[:4] == ["4", "1", "7", "5"]
+
+
+def test_a_restart_begins_with_the_epoch_after_the_checkpoint(shown):
+    in_drawings.restarted(epochs=3, killed_in=2, part=0.5)
+    fig, alt = shown[0]
+    assert "dies in epoch 2" in alt
+    assert texts(fig).split()[1::2] == ["1", "2", "3", "1", "2", "3"]
+
+
+def test_buckets_fill_from_the_last_layer():
+    mib = 2**20
+    layers = {"first": 30 * mib, "second": 20 * mib, "third": 10 * mib, "last": 2 * mib}
+    _, alt = in_drawings.buckets(layers, backward=62e-3, bandwidth=1e9)
+    assert "3 buckets (bucket 0: last; bucket 1: third, second; bucket 2: first)" in alt
+    middle, all_of_it = (2 * (5e-6 + size * mib / 2 / 1e9) for size in (30, 62))
+    done, apart = 32e-3 + 2 * middle, 62e-3 + all_of_it  # the last bucket waits for the one before
+    assert f"after {done * 1e3:.1f} ms instead of {apart * 1e3:.0f} ms" in alt
+
+
+# --- what its scripts use
+
+
+def test_flight_records_name_the_rank_that_left_a_call_out(tmp_path, capsys):
+    flight.show(str(tmp_path))
+    assert "no record" in capsys.readouterr().out
+    frames = [
+        {"filename": str(Path(torch.__file__).parent / "distributed" / "x.py"), "line": 1},
+        {"filename": "/home/me/work/uneven.py", "line": 13},
+    ]
+    for rank, calls in ((0, 3), (10, 2)):
+        entries = [
+            {"collective_seq_id": n, "profiling_name": "gloo:all_reduce", "frames": frames}
+            for n in range(1, calls + 1)
+        ]
+        (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps({"entries": entries}))
+    flight.show(str(tmp_path))
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "2. all_reduce in uneven.py, line 13: rank 0 called it, rank 10 called it",
+        "3. all_reduce in uneven.py, line 13: rank 0 called it, rank 10 NEVER CALLED IT",
+    ]

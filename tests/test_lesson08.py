@@ -1,31 +1,51 @@
-"""Lesson 08: checks accept right answers of other kinds, refuse wrong ones, and its texts are true."""
+"""Lesson 08: its checks judge what answers do, and the detective's loops are what they are said to be."""
 
 from __future__ import annotations
 
+import ast
+import builtins
 import gc
 import inspect
-import re
-import types
+import time
+from functools import partial
 
+import nbformat
 import pytest
 import torch
+from answers import wrong
+from harness import NOTEBOOKS
 from support import skip
-from torch import nn
-from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
 import simgpu
-from course_lessons.lesson08 import drawings, exercises
-from course_lessons.lesson08.hottest import DEVICE_ROWS, hottest
-from course_lessons.lesson08.leaving import LEAVING, six_results, traced_dtypes
-from course_lessons.lesson08.memory_ledger import LEDGER, ledger
-from course_lessons.lesson08.waits import WAITS, count_waits, four_steps
-from course_lessons.shared import memory
-from course_utils import progress_file
+from course_lessons.lesson08 import detective, drawings, graphs, loops, sizes
+from course_lessons.lesson08 import mend_d as in_mend_d
+from course_lessons.lesson08 import mend_e as in_mend_e
+from course_lessons.lesson08.checking import _cpu_run, faulty_run, reference_run
+from course_lessons.lesson08.drawings import timelines
+from course_lessons.lesson08.loader import Loader
+from course_lessons.lesson08.mend_f import mend_f
+from course_lessons.lesson08.regime import regime
+from course_lessons.shared import memory, profiling, traces
+from course_lessons.shared.profiling import Facts
+from course_lessons.shared.traces import Trace
+from course_utils import evidence
 from course_utils.exercises import lesson, todo
+from course_utils.timing import host_clock
+from simgpu import profiles
+from simgpu.clock import Span
+from tools.records import lesson08 as experiments
+from tools.records import loops_by_card
 
 EX = lesson("08")
-REASONS = ("without the simulated device", "on the CPU alone")
+LETTERS = tuple(detective.CASES)
+LOOPS = {  # each loop's regime, and what its check says of it
+    "a": ("synchronisation", "each-parameter"),
+    "b": ("loader", "each-sample"),
+    "c": ("loader", "in-line"),
+    "d": ("launch", "each-sample"),
+    "e": ("compute", "as-slow"),
+    "f": ("memory", "still-grows"),
+}
 
 
 @pytest.fixture
@@ -35,241 +55,507 @@ def sim():
     return simgpu.first()
 
 
-def result_of_reference(exercise):
-    return exercise.result(exercise.reference() if exercise.wants_value else exercise.reference)
+def judged(name, answer):
+    result = getattr(EX, name).result(answer)
+    return result.outcome, result.diagnosis
 
 
-def test_the_misspelled_field_of_the_tutorial_raises_what_cuda_raises():
-    def gpu_list(cuda):
-        return [f"{cuda.get_device_properties(0).total_mem / 1e9:.1f} GB"]
-
-    result = EX.gpu_list.result(gpu_list)
-    assert (result.outcome, result.diagnosis) == ("raised", "AttributeError")
-    assert "total_mem" in result.bundle().text
+# --- wrong answers
 
 
-def test_an_error_on_the_device_is_the_learners(sim):
-    def masked_loss(logits, targets, mask):
-        kept = torch.where(mask, targets, torch.full((len(targets),), -100))
-        return F.cross_entropy(logits, kept, reduction="sum") / mask.sum().clamp(min=1)
-
-    result = EX.masked_loss.result(masked_loss)
-    assert result.outcome == "raised"
-    assert "torch.where" in result.bundle().text
+@pytest.mark.slow
+@pytest.mark.parametrize("letter", LETTERS)
+def test_the_given_loop_is_not_the_answer(sim, letter):
+    faulty = detective.CASES[letter].loop
+    assert judged(f"mend_{letter}", faulty) == ("not_yet", LOOPS[letter][1])
 
 
-def test_a_generator_that_fails_is_the_learners():
-    def prefetch(batches, bound):
-        yield from batches.nothing
-
-    result = EX.prefetch.result(prefetch)
-    assert result.outcome == "raised"
-    assert "yield from batches.nothing" in result.bundle().text
+def test_the_gradients_of_loop_a_are_long_enough_for_clipping_to_show(sim):
+    assert all(norm > 10 for norm in detective.run_on_cpu("a").result)
 
 
-# --- what the texts promise
+def test_an_error_is_the_learners(sim):
+    def mend_d(model, batches, optimizer):
+        return model(torch.zeros(2, 32))
+
+    result = EX.mend_d.result(mend_d)
+    assert (result.outcome, result.diagnosis) == ("raised", "RuntimeError")
+    assert "device" in result.bundle().text
 
 
-@pytest.mark.usefixtures("sim")
-def test_stored_answers_are_those_of_a_run():
-    assert count_waits() == WAITS == EX.waits.reference()
-    assert traced_dtypes() == LEAVING == EX.leaving.reference()
+def test_a_stub_is_not_tried(sim):
+    assert judged("mend_b", lambda *six: todo()) == ("not_tried", "")
 
 
-def test_the_code_in_a_task_is_the_code_that_is_run():
-    assert inspect.getsource(four_steps).strip() in EX.waits.task
-    assert inspect.getsource(six_results).strip() in EX.leaving.task
+# --- the learner's machine stays as it is
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_a_check_leaves_the_learners_device_alone(sim, letter):
+    kept = torch.arange(4.0, device=sim)
+    switches = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+
+    def state():
+        here = torch.sim.memory_allocated(sim), torch.sim.current_device(), torch.sim.device_count()
+        return *here, simgpu.profile(sim), torch.sim.mem_get_info(sim)
+
+    gc.collect()  # what other tests left behind may go at any time
+    before = state()
+    assert judged(f"mend_{letter}", getattr(EX, f"mend_{letter}").reference) == ("right", "")
+    assert state() == before
+    assert kept.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert switches == (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
+
+
+def test_a_switch_that_was_on_already_does_not_mend_loop_e(sim):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert judged("mend_e", loops.loop_e) == ("not_yet", "as-slow")
+        assert judged("mend_e", in_mend_e.mend_e)[0] == "right"
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.serial
+@pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
+def test_a_check_is_quick(sim, exercise):
+    exercise.result(exercise.reference)  # what the check works out once
+    taken = []
+    for _ in range(3):
+        begin = time.process_time()
+        exercise.result(exercise.reference)
+        taken.append(time.process_time() - begin)
+    # Loop a has the most kernels, and is run twice: with values, and at a size that keeps a T4 busy.
+    assert min(taken) < (0.5 if exercise.slug == "mend_a" else 0.3)
+
+
+# --- without the simulated device
+
+
+@pytest.fixture
+def no_sim(monkeypatch):
+    monkeypatch.setattr(
+        simgpu, "unavailable_reason", lambda: "This PyTorch cannot have the simulated device."
+    )
+    for cached in (reference_run, faulty_run, _cpu_run):
+        cached.cache_clear()
+    yield
+    _cpu_run.cache_clear()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
-def test_answers_are_judged_without_the_simulated_device_too(exercise, monkeypatch):
-    monkeypatch.setattr(simgpu, "problem", lambda: "No simulated device here.")
-    result = result_of_reference(exercise)
+def test_without_the_simulated_device_results_are_judged(no_sim, exercise):
+    result = exercise.result(exercise.reference)
     assert result.outcome == "right", result.bundle().text
-    assert not result.printed or any(reason in result.printed for reason in REASONS)
+    if exercise.slug not in ("mfu", "regime"):
+        assert "the simulated device" in result.printed and "\n" not in result.printed
 
 
 @pytest.mark.slow
-def test_checks_leave_the_learners_devices_alone(sim):
-    kept = torch.ones(4, device=sim)
-    collect = gc.collect
-
-    def state():
-        return torch.sim.memory_allocated(sim), torch.sim.current_device(), torch.sim.device_count()
-
-    before = state()
-    for exercise in EX:
-        assert result_of_reference(exercise).outcome == "right", exercise.id
-        assert state() == before, exercise.id
-    assert gc.collect is collect
-    assert kept.sum().item() == 4
+def test_without_the_simulated_device_a_wrong_result_is_refused(no_sim):
+    diagnoses = ("sum-of-norms", "in-order", "", "unweighted", "weights-dtype", "mean-of-means")
+    for letter, diagnosis in zip(LETTERS, diagnoses, strict=True):
+        if diagnosis:
+            answer = wrong(getattr(EX, f"mend_{letter}"))[diagnosis]
+            assert judged(f"mend_{letter}", answer)[1] == diagnosis
+    assert judged("mend_c", lambda *five: [1.0])[1] == "wrong-value"
 
 
-def test_levels_are_mixed_and_rise_within_a_subject():
-    levels = [exercise.level for exercise in EX]
-    assert all(levels.count(level) >= 7 for level in (1, 2, 3))
-    for subject in ["DEVICES", "LOOP", "PRECISION", "MEMORY", "SPEED", "SEVERAL"]:
-        levels = [exercise.level for exercise in vars(exercises)[subject]]
-        assert levels == sorted(levels)
+def test_without_the_simulated_device_a_case_shows_its_source_and_says_why(no_sim, capsys):
+    detective.present("a")
+    said = capsys.readouterr().out
+    assert "def loop_a(model, batches, optimizer):" in said
+    assert said.count("This PyTorch cannot have the simulated device.") == 1
 
 
-def test_the_ledger_is_what_a_device_counts(sim):
-    with memory.temporary_device("1 GB") as device:
-        names = {"torch": torch, "device": device}
-        allocated = []
-        for line in LEDGER:
-            exec(line, names)
-            allocated.append(torch.sim.memory_allocated(device) / 2**20)
-        names.clear()
-    assert tuple(allocated) == ledger() == tuple(EX.memory_ledger.reference())
-    shown = EX.memory_ledger.task.split("```")[1].removeprefix("python").strip().splitlines()
-    assert tuple(shown) == LEDGER
+# --- the cases
 
 
-def test_a_view_of_a_hollow_weight_takes_no_memory(sim):
-    with memory.NoData():
-        no_data = nn.Linear(1024, 1024).to(sim)
-    real = nn.Linear(8, 8).to(sim)
-    before = torch.sim.memory_allocated(sim)
-    with memory.NoData():
-        views = no_data.weight.t(), no_data.weight[3:7].detach(), real.weight.t()
-        assert torch.sim.memory_allocated(sim) == before
-    assert [tuple(view.shape) for view in views] == [(1024, 1024), (4, 1024), (8, 8)]
-
-
-def _peak_of_training(fuse, device):
-    model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(8)]).to(device)
-    optimizer = None if fuse else torch.optim.SGD(model.parameters())
-    if fuse:
-        EX.step_in_backward.reference(model, torch.optim.SGD)
-    torch.sim.reset_peak_memory_stats(device)
-    for _ in range(2):
-        model(torch.ones(1, 512, device=device)).sum().backward()
-        if optimizer:
-            optimizer.step()
-            optimizer.zero_grad()
-    return torch.sim.max_memory_allocated(device) / sum(p.nbytes for p in model.parameters())
-
-
-def test_a_step_in_backward_saves_the_gradients(sim):
-    with memory.temporary_device("1 GB") as device:
-        usual = _peak_of_training(False, device)
-    with memory.temporary_device("1 GB") as device:
-        fused = _peak_of_training(True, device)
-    assert usual > 1.95
-    assert fused < 1.4
-
-
-def _peak_with(chosen, device):
-    torch.manual_seed(0)
-    blocks = [
-        nn.Sequential(nn.Linear(64, 512), nn.GELU(), nn.Linear(512, 64), nn.Tanh()).to(device)
-        for _ in range(5)
-    ]
-    x = torch.ones(2048, 64, device=device)
-    torch.sim.reset_peak_memory_stats(device)
-    for number, block in enumerate(blocks):
-        x = checkpoint(block, x, use_reentrant=False) if number in chosen else block(x)
-    x.sum().backward()
-    return torch.sim.max_memory_allocated(device)
+@pytest.mark.parametrize("letter", LETTERS)
+def test_a_loop_has_the_regime_it_was_made_for(sim, letter):
+    faulty = detective.run(letter)
+    assert regime(faulty.facts) == LOOPS[letter][0], str(faulty.facts)
 
 
 @pytest.mark.slow
-def test_the_last_block_is_not_worth_a_checkpoint(sim):
-    peaks = []
-    for chosen in (set(), {4}, {0}, {0, 1, 2, 3}):
-        with memory.temporary_device("1 GB") as device:
-            peaks.append(_peak_with(chosen, device))
-    none, last, first, all_but_last = peaks
-    assert last >= 0.99 * none
-    assert first < 0.9 * none
-    assert all_but_last < 0.5 * none
+@pytest.mark.parametrize("letter", LETTERS)
+def test_a_mended_loop_is_faster_and_its_result_is_the_same(sim, letter):
+    mend = getattr(EX, f"mend_{letter}").reference
+    before, after = detective.run(letter, facts=False), detective.run(letter, mend, facts=False)
+    assert after.seconds < 0.75 * before.seconds
+    assert len(after.steps) == len(before.steps) >= 2
+    small = [detective.run(letter, f, values=True, facts=False) for f in (None, mend)]
+    assert small[1].result == pytest.approx(small[0].result, rel=0.02)
+    again = detective.run(letter, mend, facts=False)
+    assert again.seconds == pytest.approx(after.seconds, rel=1e-9)
 
 
-def test_hottest_reads_a_real_profile():
-    x = torch.randn(200, 200)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        for _ in range(20):
-            F.linear(x, x).relu()
-    events = profile.key_averages()
-    names = hottest(events, 3)
-    times = {event.key: event.self_cpu_time_total for event in events}
-    assert len(names) == 3
-    assert [times[name] for name in names] == sorted(times.values(), reverse=True)[:3]
+def test_only_the_steps_of_the_faulty_loop_f_grow(sim):
+    faulty, mended = detective.run("f"), detective.run("f", mend_f)
+    first, *_, last = map(detective.computing_seconds, faulty.step_spans)
+    assert last > 2 * first
+    first, *_, last = map(detective.computing_seconds, mended.step_spans)
+    assert last < 1.3 * first
+    assert faulty.rest_seconds > 2 * mended.rest_seconds
 
 
-def test_the_faulty_rows_say_what_the_task_says():
-    rows = sorted(DEVICE_ROWS, key=lambda row: row.cuda_time_total, reverse=True)
-    assert rows[0].key == "train_step"
-    own = sum(row.self_device_time_total for row in rows)
-    assert own == max(row.device_time_total for row in rows)
+@pytest.mark.slow
+def test_the_trace_of_a_run_shows_its_steps(sim):
+    grows = detective.run("f").trace
+    steps = [span for span in grows.spans if span.kind == "phase"]
+    assert [span.name for span in steps] == [f"step {i}" for i in range(1, 9)]
+    assert steps[-1].seconds > 1.5 * steps[1].seconds
+    assert not [lane for lane in grows.lanes if "device to host" in lane]
+    assert [lane for lane in detective.run("a").trace.lanes if "device to host" in lane]
 
 
-def test_collectives_are_those_of_torch_distributed(tmp_path):
-    dist = torch.distributed
-    if not dist.is_available():
-        skip("This PyTorch has no torch.distributed.", until="2027-11-30")
-    store = dist.FileStore(str(tmp_path / "store"), 1)
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        rows = torch.randn(5, 3)
-        mean, variance = EX.batch_statistics.reference(rows, dist)
-        assert torch.allclose(mean, rows.mean(0), atol=1e-6)
-        assert torch.allclose(variance, rows.var(0, correction=0), atol=1e-6)
-        assert torch.equal(EX.gather_rows.reference(rows, dist), rows)
-        saved = []
-        wrapped = types.SimpleNamespace(module=nn.Linear(2, 1))
-        EX.save_on_one.reference(wrapped, dist, saved.append)
-        assert list(saved[0]) == ["weight", "bias"]
-    finally:
-        dist.destroy_process_group()
+def test_a_lane_of_hairlines_is_as_high_as_it_is_busy(monkeypatch):
+    shown = []
+    monkeypatch.setattr(drawings, "present", lambda fig, alt: shown.append(fig))
+    kernels = [Span("sim:0 compute", "k", i * 1e-5, i * 1e-5 + 3e-6, "kernel") for i in range(2400)]
+    whole = Span("host", "load", 0.0, 2.4e-2, "work")
+    timelines({"loop": Trace([*kernels, whole], "modelled")})
+    bars = [bar for bar in shown[0].axes[0].patches if bar.get_height() < 0]
+    assert len(bars) > 200
+    assert all(abs(bar.get_height()) == pytest.approx(0.8 * 0.3, rel=0.05) for bar in bars)
 
 
-# --- the pictures
+def test_the_loader_loads_beside_the_training(sim):
+    load, start = Loader.LOAD, Loader.START
+
+    def seconds(train, epochs=1, **options):
+        loader = Loader([(torch.zeros(2),)] * 8, **options)
+        begin = host_clock(sim)()
+        for _ in range(epochs):
+            for _batch in loader:
+                simgpu.host_work(train)
+        return host_clock(sim)() - begin
+
+    assert seconds(0.001) == pytest.approx(8 * (load + 0.001))
+    # One worker: the training hides behind the loading. Two: half of the loading time.
+    assert seconds(0.001, num_workers=1) == pytest.approx(start + 8 * load + 0.001)
+    assert seconds(0.0, num_workers=2) == pytest.approx(2 * start + 4 * load)
+    # A training that is slower than the loading is not held up, but by the first batch.
+    assert seconds(2 * load, num_workers=1) == pytest.approx(start + load + 16 * load)
+    # Workers start in each epoch, unless they persist.
+    twice = {"epochs": 2, "num_workers": 2}
+    assert seconds(0.0, **twice) == pytest.approx(2 * (2 * start + 4 * load))
+    kept = seconds(0.0, persistent_workers=True, **twice)
+    assert kept == pytest.approx(2 * start + 8 * load)
+    # Beyond the cores, workers share them.
+    assert seconds(0.0, num_workers=8) == pytest.approx(8 * start + 2 * load)
+    with pytest.raises(ValueError, match="num_workers > 0"):
+        Loader([], persistent_workers=True)
+
+
+def test_the_loader_gives_its_batches_in_order_and_pinned_where_asked(sim):
+    batches = [(torch.full((2,), float(i)), torch.tensor([i])) for i in range(5)]
+    for workers, pin in ((0, False), (0, True), (3, False), (3, True)):
+        got = list(Loader(batches, workers, pin))
+        assert [y.item() for _, y in got] == [0, 1, 2, 3, 4]
+        assert all(x.is_pinned() is pin for x, _ in got)
+
+
+@pytest.mark.slow
+def test_a_case_is_shown_and_set_beside_the_learners(sim, capsys):
+    detective.present("d")
+    said = capsys.readouterr().out
+    assert "for i in range(len(x)):" in said
+    assert "kernels launched" in said and "modelled" in said
+    detective.present("d", in_mend_d.mend_d)
+    said = capsys.readouterr().out
+    assert "for i in range(len(x)):" not in said
+    assert "before" in said and "after" in said
+    slow, other = loops.loop_d, wrong(EX.mend_d)["unweighted"]
+    for loop in (slow, other, lambda *_: todo(), lambda *_: 1 / 0):
+        detective.present("d", loop)
+        said = capsys.readouterr().out
+        assert "Once the check says Right" in said and "before" not in said
+
+
+def test_the_choices_are_the_faults_and_in_no_telling_order():
+    assert sorted(detective.FAULTS.values()) == list(detective.CHOICES)
+    assert list(detective.FAULTS.values()) != list(detective.CHOICES)
+    assert set(detective.FAULTS) == set(LETTERS)
+
+
+# --- what stands in the notebook is what is recorded and judged
+
+
+@pytest.fixture(scope="module")
+def taught():
+    """Return all definitions and assignments in the notebook's cells, by name."""
+    nb = nbformat.read(NOTEBOOKS / "08_profiling_and_speed.ipynb", 4)
+    found = {}
+    ours = (c for c in nb.cells if "generated" not in c.metadata.get("tags", ()))
+    for cell in (cell for cell in ours if cell.cell_type == "code"):
+        for node in ast.parse(cell.source).body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                found[node.targets[0].id] = node
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+                found[node.name] = node
+    return found
+
+
+def statements(node, here=None):
+    """Return the statements of a function or class without docstrings, annotations and seeds."""
+
+    class Plain(ast.NodeTransformer):
+        def visit_Name(self, name):
+            return ast.Name((here or {}).get(name.id, name.id))
+
+        def visit_FunctionDef(self, function):
+            for argument in (*function.args.args, *function.args.kwonlyargs):
+                argument.annotation = None
+            function.returns = None
+            return self.visit_ClassDef(function)
+
+        def visit_ClassDef(self, node):
+            node.body = [s for s in node.body if not is_left_out(s)]
+            return self.generic_visit(node)
+
+    return [ast.unparse(statement) for statement in Plain().visit(node).body]
+
+
+def is_left_out(statement):
+    if not isinstance(statement, ast.Expr):
+        return False
+    return isinstance(statement.value, ast.Constant) or "manual_seed" in ast.unparse(statement)
+
+
+def parsed(thing):
+    return ast.parse(inspect.getsource(thing)).body[0]
+
+
+@pytest.mark.parametrize("name", ["gelu_by_hand", "make_step"])
+def test_the_experiments_train_what_the_notebook_teaches(taught, name):
+    mine = statements(taught[name], {"gpu": "device"})
+    assert mine == statements(parsed(getattr(experiments, name)))
+    assert sum(map(len, mine)) > 40
+
+
+def test_the_experiments_have_the_loops_and_the_changes_of_the_notebook(taught):
+    names = {}
+    for name in ("usual", "smallest", "changes"):
+        exec(ast.unparse(taught[name]), names)
+    names["usual"] |= {"half": False, "pieces": 1, "times": 1}
+    exec(ast.unparse(taught["smallest"]), names)
+
+    def sort(settings):
+        return sorted(map(repr, (sorted(s.items()) for s in settings)))
+
+    assert sort(names["smallest"].values()) == sort(experiments.LOOPS.values())
+    assert [{}, *names["changes"].values()] == list(experiments.CHANGES.values())
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_a_stub_is_the_faulty_loop_with_one_line_more(taught, letter):
+    stub, loop = taught[f"mend_{letter}"], parsed(detective.CASES[letter].loop)
+    assert ast.unparse(stub.args) == ast.unparse(loop.args)
+    assert statements(stub) == ["return todo()", *statements(loop)]
+
+
+def test_no_later_cell_takes_a_name_that_an_earlier_ones_functions_read():
+    """Then a cell can be run again after those below it: its functions see what they saw before."""
+    bound, read = {}, []
+    cells = nbformat.read(NOTEBOOKS / "08_profiling_and_speed.ipynb", 4).cells
+    for number, cell in enumerate(c for c in cells if c.cell_type == "code"):
+        tree = ast.parse("" if "%pip" in cell.source else cell.source)
+        for node in _outside_functions(tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                bound.setdefault(node.id, set()).add(number)
+        functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+        read += [(number, name) for f in functions for name in _read_from_outside(f)]
+        works = [s for s in tree.body if isinstance(s, ast.Assign) and "works" in ast.unparse(s)]
+        nodes = [node for statement in works for node in ast.walk(statement)]
+        lambdas = [node for node in nodes if isinstance(node, ast.Lambda)]
+        assert not any(map(_read_from_outside, lambdas))
+    assert {"net", "optimizer"} <= {name for _, name in read}
+    assert not {name for number, name in read if max(bound.get(name, {number})) > number}
+
+
+def _outside_functions(node):
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.ClassDef | ast.Lambda | ast.ListComp):
+            yield child
+            yield from _outside_functions(child)
+
+
+def _read_from_outside(function):
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    own = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    own |= {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    own |= {node.name for node in ast.walk(function) if isinstance(node, ast.FunctionDef)}
+    return {node.id for node in names if isinstance(node.ctx, ast.Load)} - own - set(dir(builtins))
+
+
+# --- five loops, five regimes
 
 
 @pytest.fixture
-def shown(monkeypatch):
-    alts = []
-    monkeypatch.setattr(drawings, "present", lambda fig, alt: alts.append(alt))
-    return alts
+def then_the_t4_again(sim):
+    yield
+    simgpu.enable("T4")
 
 
-@pytest.mark.parametrize("value", [todo(), None])
-def test_what_is_not_written_yet_is_said_in_one_sentence(value, capsys):
-    assert not drawings.written(value, "race")
-    assert capsys.readouterr().out.count(".") == 1
-    assert drawings.written([], "race")
+@pytest.mark.slow
+@pytest.mark.parametrize("card", profiles.names())
+def test_the_five_loops_have_five_regimes_on_every_card(then_the_t4_again, card):
+    found = loops_by_card.loops_on(card).values()
+    five = ["launch", "compute", "loader", "memory", "synchronisation"]
+    assert [called for _, called, _ in found] == five
+    # A batch that fits no memory, or a share at the edge of the rule, would not last on a real card.
+    assert max(batch for batch, _, _ in found) <= 16384
+    assert max(of.busy for _, called, of in found if called == "synchronisation") < 0.72
 
 
-def test_the_line_of_memory_says_where_the_card_is_full(shown):
-    mib = 2**20
-    drawings.memory_fit([1, 2], [30 * mib, 40 * mib], (20.0 * mib, 10.0 * mib), 100 * mib)
-    assert "20.0 MiB" in shown[0] and "at 8 samples" in shown[0]
+def test_a_fast_card_needs_larger_batches_than_a_t4(then_the_t4_again):
+    device = simgpu.enable("H100")
+    step = experiments.make_step(device, **experiments.LOOPS["compute"])
+    assert regime(profiling.facts(step, device, calls=2, values=False)) == "launch"
 
 
-def test_gaps_are_drawn_and_said(shown):
-    drawings.gradient_gaps(
-        {"equal": {"plain": 1e-7, "BatchNorm": 0.14}, "ragged": {"plain": 0.0, "BatchNorm": 0.2}}
+def test_a_batch_that_would_run_out_of_memory_is_not_taken(then_the_t4_again):
+    """The fast card needs a larger batch of loop 4, and has no room for four times that."""
+    device = simgpu.enable("H100", memory="800 MB")
+    step_of = partial(experiments.make_step, device)
+    fit = sizes.fitted(experiments.LOOPS, step_of, device)
+    assert fit["memory"]["batch"] == experiments.LOOPS["memory"]["batch"]
+    assert fit["synchronisation"]["batch"] > experiments.LOOPS["synchronisation"]["batch"]
+    for how in fit.values():  # the lesson's largest change
+        traces.trace(step_of(**{**how, "times": 4}), device, values=False)
+
+
+def test_a_t4_keeps_the_batches_under_names_of_any_language(sim):
+    loops = {f"循环 {i}": how for i, how in enumerate(experiments.LOOPS.values(), 1)}
+    assert sizes.fitted(loops, partial(experiments.make_step, sim), sim) == loops
+
+
+def test_a_cpu_keeps_the_batches_as_they_are():
+    loops = {f"loop {i}": how for i, how in enumerate(experiments.LOOPS.values(), 1)}
+    assert sizes.fitted(loops, lambda **how: 1 / 0, torch.device("cpu")) == loops
+
+
+# --- what the compiler made
+
+
+def test_the_graphs_of_a_compiled_function_are_counted_anew_each_time():
+    double = torch.compile(lambda x: x.relu() * 2, backend=graphs.count)
+    for _ in range(2):
+        assert graphs.captured(double, torch.ones(4), torch.ones(4)) == [2]
+    asks = torch.compile(lambda x: x * 2 if x.sum().item() > 0 else x, backend=graphs.count)
+    assert len(graphs.captured(asks, torch.ones(4))) == 2
+
+
+# --- the facts
+
+
+def test_the_hosts_work_between_two_marks_counts_once_the_queue_is_dry(sim):
+    """The praise of the first exercise says so."""
+    a, one = torch.ones(1024, 1024).to(sim), torch.ones(1).to(sim)
+
+    def between(products, busy):
+        start, end = (torch.sim.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(products):
+            a @ a
+        simgpu.host_work(busy)
+        one.add_(1)
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) / 1000
+
+    assert between(4, 1e-3) == pytest.approx(between(4, 0.0), rel=1e-6)
+    assert between(0, 1e-3) == pytest.approx(between(0, 0.0) + 1e-3, rel=0.02)
+
+
+def test_recorded_rows_are_named_by_what_a_parameter_says():
+    named = {m.label for m in evidence.recorded("gelu")}
+    assert {"gelu by hand", "gelu compiled", "gelu built in"} <= named
+    assert "matmul size 32" in {m.label for m in evidence.recorded("matmul")}
+
+
+@pytest.mark.parametrize("tool", ["CUDA graphs", "cuDNN"])
+def test_one_sentence_says_which_tool_a_device_lacks(monkeypatch, tool):
+    for name in ("cpu", "mps", "xpu:1"):
+        said = profiling.lacks(name, tool)
+        assert said.startswith(f"{name} has no {tool}") and said.count(".") == 1
+    monkeypatch.setattr(torch.backends.cudnn, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "make_graphed_callables", lambda: None, raising=False)
+    assert profiling.lacks("cuda:0", tool) == ""
+    monkeypatch.setattr(torch.backends.cudnn, "is_available", lambda: False)
+    monkeypatch.delattr(torch.cuda, "make_graphed_callables")
+    assert profiling.lacks("cuda:0", tool)
+
+
+def test_the_facts_of_a_trace_by_hand(sim):
+    spans = [
+        Span("host", "load a batch", 0.0, 2.0, "work"),
+        Span("host", "launch", 2.0, 3.0, "launch"),
+        Span("sim:0 compute", "mm", 3.0, 6.0, "kernel"),
+        Span("host", "synchronize", 3.0, 6.0, "wait"),
+        Span("sim:0 host to device", "copy", 6.0, 8.0, "copy"),
+        Span("host", "carry the bytes", 6.0, 8.0, "copy"),
+        Span("sim:0 compute", "add", 9.0, 10.0, "kernel"),
+    ]
+    counted = profiling.Counted(sim)
+    counted.flops["fp32"] = 1.0 * profiling.best_flops(sim)
+    counted.bytes = 0.5 * profiling.best_bytes(sim)
+    found = profiling.facts_of(Trace(spans, "modelled"), 2, counted)
+    assert found == Facts(
+        seconds=5.0,
+        busy=pytest.approx(0.4),
+        loading=pytest.approx(0.4),
+        waiting=pytest.approx(0.3),
+        flop_share=pytest.approx(0.25),
+        byte_share=pytest.approx(0.125),
+        kernels=1.0,
+        kernel_seconds=pytest.approx(2.0),
     )
-    assert "equal: plain 1e-07, BatchNorm 0.1" in shown[0]
+    one = profiling.facts_of(Trace(spans, "modelled"), 2, counted, calls_counted=1)
+    assert one.flop_share == pytest.approx(0.5)
 
 
-def test_formats_stand_side_by_side(capsys):
-    drawings.comparison(
-        {"float32": ([80.0, 82.0], 2e-3, 2**20), "float16": ([81.0, 83.0], 1e-3, 0)}, "modelled"
-    )
-    out = capsys.readouterr().out
-    assert "81.0 (80.0 to 82.0)" in out and "2 ms" in out.replace("2.00", "2")
-    assert "1 MiB" in out and "not metered" in out
+@pytest.mark.parametrize("n", [512, 1024, 2048, 4096])
+def test_no_product_is_faster_than_the_best_rate_not_a_short_one_on_a_cool_card(sim, n):
+    a = torch.ones(n, n, device=sim)
+    with memory.NoData():
+        assert 0.7 < profiling.facts(lambda: a @ a, sim).flop_share < 1.0001
 
 
-def test_progress_is_counted_by_level(capsys):
-    progress_file.record_attempt("08.race", "right")
-    progress_file.record_attempt("08.waits", "not_yet", "no-end")
-    progress_file.record_attempt("08.compare", "right")
-    drawings.progress_by_level()
-    (line,) = [text for text in capsys.readouterr().out.splitlines() if text.startswith("08")]
-    right = [int(n) for n in re.findall(r"(\d+) of", line)]
-    assert right == [0, 1, 1]
+def test_the_facts_of_work_on_the_simulated_device(sim):
+    a = torch.ones(1024, 1024).to(sim)
+    products = profiling.facts(lambda: a @ a, sim, calls=3)
+    assert products.kernels == 1
+    assert products.busy > 0.75 and products.flop_share > 0.8 > products.byte_share
+    small = torch.ones(4).to(sim)
+    tiny = profiling.facts(lambda: small + 1, sim, calls=5)
+    assert regime(tiny) == "launch"
+    large = torch.ones(2**20).to(sim)
+    reading = profiling.facts(lambda: (large + 1).sum().item(), sim, calls=5)
+    assert regime(reading) == "synchronisation"
+    assert "computes" in str(reading)
+
+
+def test_the_facts_of_work_on_the_cpu():
+    a = torch.ones(400, 400)
+    found = profiling.facts(lambda: a @ a, torch.device("cpu"), calls=3)
+    assert found.kernels == 1
+    assert 0.3 < found.busy <= 1.0
+    assert found.waiting == found.loading == 0
+    assert found.flop_share > found.byte_share > 0
+
+
+def test_flops_are_counted_by_the_unit_that_computes_them(sim):
+    a, h = torch.ones(8, 8).to(sim), torch.ones(8, 8, dtype=torch.float16).to(sim)
+    with profiling.Counted(sim) as counted:
+        a @ a
+        h @ h
+        torch.ones(8, 8) @ torch.ones(8, 8)
+    assert counted.flops["fp32"] == 2 * 8**3
+    assert counted.flops["fp16"] == 2 * 8**3
+    # One factor, which is read once, and the product.
+    assert counted.bytes == 2 * 64 * 4 + 2 * 64 * 2

@@ -1,255 +1,275 @@
-"""Lesson 09: its checks judge what answers do, and its pictures say what they show."""
+"""Lesson 09: checks accept right answers of other kinds, refuse wrong ones, and its texts are true."""
 
 from __future__ import annotations
 
-import functools
-import math
-import time
-from pathlib import Path
+import gc
+import inspect
+import re
+import types
 
-import nbformat
 import pytest
 import torch
-from answers import right, wrong
+from support import skip
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader
+from torch.utils.checkpoint import checkpoint
 
-from course_lessons.lesson09 import crop_flip as in_crop_flip
-from course_lessons.lesson09 import drawings as in_drawings
-from course_lessons.lesson09 import ledger, letters, results
-from course_lessons.lesson09.checking import candidates, numbered
-from course_lessons.lesson09.drawings import Height, ladder
-from course_lessons.lesson09.time_to_target import time_to_target
-from course_lessons.shared import monitor, profiling
-from course_utils import data as course_data
-from course_utils import this_machine
-from course_utils.data import OneByOne, Split
+import simgpu
+from course_lessons.lesson09 import drawings, exercises
+from course_lessons.lesson09.hottest import DEVICE_ROWS, hottest
+from course_lessons.lesson09.leaving import LEAVING, six_results, traced_dtypes
+from course_lessons.lesson09.memory_ledger import LEDGER, ledger
+from course_lessons.lesson09.waits import WAITS, count_waits, four_steps
+from course_lessons.shared import memory
+from course_utils import progress_file
 from course_utils.exercises import lesson, todo
-from course_utils.timing import Measurement
 
 EX = lesson("09")
-NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "09_capstone.ipynb"
+REASONS = ("without the simulated device", "on the CPU alone")
 
 
-def judged(name, answer):
-    result = getattr(EX, name).result(answer)
-    return result.outcome, result.diagnosis
+@pytest.fixture
+def sim():
+    if problem := simgpu.unavailable_reason():
+        skip(problem, until="2027-11-30")
+    return simgpu.first()
 
 
-def test_every_exercise_was_solved_in_another_way():
-    assert all(map(right, EX))
+def result_of_reference(exercise):
+    return exercise.result(exercise.reference() if exercise.wants_value else exercise.reference)
 
 
-def test_an_error_after_right_results_is_shown():
-    def only_in_the_last(runs, target):
-        found = time_to_target(runs, target)
-        return found if len(runs) != 2 or found < math.inf else [][0]
+def test_the_misspelled_field_of_the_tutorial_raises_what_cuda_raises():
+    def gpu_list(cuda):
+        return [f"{cuda.get_device_properties(0).total_mem / 1e9:.1f} GB"]
 
-    assert judged("time_to_target", only_in_the_last) == ("raised", "IndexError")
-
-
-def test_a_loop_that_draws_in_python_is_refused_for_its_operations():
-    result = EX.crop_flip.result(wrong(EX.crop_flip)["one-by-one"])
-    assert "8 images" in result.bundle().text and "for 40" in result.bundle().text
+    result = EX.gpu_list.result(gpu_list)
+    assert (result.outcome, result.diagnosis) == ("raised", "AttributeError")
+    assert "total_mem" in result.bundle().text
 
 
-def test_an_error_on_another_device_is_the_learners():
-    def crop_flip(images, pad, flip):
-        return in_crop_flip.crop_flip(images, pad, flip) + (
-            torch.zeros(1, dtype=images.dtype) @ torch.zeros(1, dtype=images.dtype).to(images.device)
-        )
+def test_an_error_on_the_device_is_the_learners(sim):
+    def masked_loss(logits, targets, mask):
+        kept = torch.where(mask, targets, torch.full((len(targets),), -100))
+        return F.cross_entropy(logits, kept, reduction="sum") / mask.sum().clamp(min=1)
 
-    assert judged("crop_flip", crop_flip)[0] == "raised"
+    result = EX.masked_loss.result(masked_loss)
+    assert result.outcome == "raised"
+    assert "torch.where" in result.bundle().text
 
 
-@pytest.mark.serial
+def test_a_generator_that_fails_is_the_learners():
+    def prefetch(batches, bound):
+        yield from batches.nothing
+
+    result = EX.prefetch.result(prefetch)
+    assert result.outcome == "raised"
+    assert "yield from batches.nothing" in result.bundle().text
+
+
+# --- what the texts promise
+
+
+@pytest.mark.usefixtures("sim")
+def test_stored_answers_are_those_of_a_run():
+    assert count_waits() == WAITS == EX.waits.reference()
+    assert traced_dtypes() == LEAVING == EX.leaving.reference()
+
+
+def test_the_code_in_a_task_is_the_code_that_is_run():
+    assert inspect.getsource(four_steps).strip() in EX.waits.task
+    assert inspect.getsource(six_results).strip() in EX.leaving.task
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
-def test_a_check_is_quick_and_a_stub_is_not_tried(exercise):
-    assert exercise.result(exercise.reference).outcome == "right"
-    assert min(_seconds_of_a_check(exercise) for _ in range(3)) < 0.3
-    assert exercise.result(todo()).outcome == "not_tried"
+def test_answers_are_judged_without_the_simulated_device_too(exercise, monkeypatch):
+    monkeypatch.setattr(simgpu, "problem", lambda: "No simulated device here.")
+    result = result_of_reference(exercise)
+    assert result.outcome == "right", result.bundle().text
+    assert not result.printed or any(reason in result.printed for reason in REASONS)
 
 
-def _seconds_of_a_check(exercise):
-    begin = time.process_time()
-    exercise.result(exercise.reference)
-    return time.process_time() - begin
+@pytest.mark.slow
+def test_checks_leave_the_learners_devices_alone(sim):
+    kept = torch.ones(4, device=sim)
+    collect = gc.collect
+
+    def state():
+        return torch.sim.memory_allocated(sim), torch.sim.current_device(), torch.sim.device_count()
+
+    before = state()
+    for exercise in EX:
+        assert result_of_reference(exercise).outcome == "right", exercise.id
+        assert state() == before, exercise.id
+    assert gc.collect is collect
+    assert kept.sum().item() == 4
 
 
-# --- what the notebook uses
+def test_levels_are_mixed_and_rise_within_a_subject():
+    levels = [exercise.level for exercise in EX]
+    assert all(levels.count(level) >= 7 for level in (1, 2, 3))
+    for subject in ["DEVICES", "LOOP", "PRECISION", "MEMORY", "SPEED", "SEVERAL"]:
+        levels = [exercise.level for exercise in vars(exercises)[subject]]
+        assert levels == sorted(levels)
 
 
-def test_the_slow_data_set_crops_mirrors_and_normalises_each_image():
-    images = numbered(4, 6, 5, torch.uint8)
+def test_the_ledger_is_what_a_device_counts(sim):
+    with memory.temporary_device("1 GB") as device:
+        names = {"torch": torch, "device": device}
+        allocated = []
+        for line in LEDGER:
+            exec(line, names)
+            allocated.append(torch.sim.memory_allocated(device) / 2**20)
+        names.clear()
+    assert tuple(allocated) == ledger() == tuple(EX.memory_ledger.reference())
+    shown = EX.memory_ledger.task.split("```")[1].removeprefix("python").strip().splitlines()
+    assert tuple(shown) == LEDGER
+
+
+def test_a_view_of_a_hollow_weight_takes_no_memory(sim):
+    with memory.NoData():
+        no_data = nn.Linear(1024, 1024).to(sim)
+    real = nn.Linear(8, 8).to(sim)
+    before = torch.sim.memory_allocated(sim)
+    with memory.NoData():
+        views = no_data.weight.t(), no_data.weight[3:7].detach(), real.weight.t()
+        assert torch.sim.memory_allocated(sim) == before
+    assert [tuple(view.shape) for view in views] == [(1024, 1024), (4, 1024), (8, 8)]
+
+
+def _peak_of_training(fuse, device):
+    model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(8)]).to(device)
+    optimizer = None if fuse else torch.optim.SGD(model.parameters())
+    if fuse:
+        EX.step_in_backward.reference(model, torch.optim.SGD)
+    torch.sim.reset_peak_memory_stats(device)
+    for _ in range(2):
+        model(torch.ones(1, 512, device=device)).sum().backward()
+        if optimizer:
+            optimizer.step()
+            optimizer.zero_grad()
+    return torch.sim.max_memory_allocated(device) / sum(p.nbytes for p in model.parameters())
+
+
+def test_a_step_in_backward_saves_the_gradients(sim):
+    with memory.temporary_device("1 GB") as device:
+        usual = _peak_of_training(False, device)
+    with memory.temporary_device("1 GB") as device:
+        fused = _peak_of_training(True, device)
+    assert usual > 1.95
+    assert fused < 1.4
+
+
+def _peak_with(chosen, device):
     torch.manual_seed(0)
-    data = OneByOne(images, torch.arange(4), 1, 1.0, 0.5, 0.25)
-    x, y = next(iter(DataLoader(data, 4)))
-    assert (x.shape, x.dtype, y.tolist()) == (images.shape, torch.float32, [0, 1, 2, 3])
-    back = ((x * 0.25 + 0.5) * 255).round().to(torch.uint8)
-    found = (candidates(images, 1)[:, 1] == back).flatten(2).all(2)
-    assert found.any(0).all()
-
-
-def test_the_slow_data_set_goes_to_workers_on_every_system():
-    import pickle
-
-    data = OneByOne(torch.zeros(1, 3, 4, 4, dtype=torch.uint8), torch.zeros(1), 1, 0.5, 0.0, 1.0)
-    assert len(pickle.loads(pickle.dumps(data))) == 1
-
-
-def test_a_device_without_tf32_units_is_not_said_to_use_them():
-    with profiling.Counted("cpu") as counted:
-        F.conv2d(torch.ones(1, 3, 8, 8), torch.ones(4, 3, 3, 3))
-    assert list(counted.flops) == ["fp32"]
-
-
-@pytest.mark.parametrize(("unit", "precision"), [("tf32", "high"), ("fp32", "highest")])
-def test_the_best_rate_is_that_of_the_unit_that_is_named(monkeypatch, unit, precision):
-    seen = []
-
-    def measure(work, **how):
-        seen.append(torch.get_float32_matmul_precision())
-        return Measurement.of([1.0], "product", "cpu")
-
-    monkeypatch.setattr(profiling, "measure", measure)
-    before = torch.get_float32_matmul_precision()
-    assert profiling._measured_best_flops.__wrapped__(torch.device("cpu"), unit, 1) == 2 * 512**3
-    assert seen == [precision] and torch.get_float32_matmul_precision() == before
-
-
-def test_the_best_rates_of_a_cpu_belong_to_its_number_of_threads(monkeypatch):
-    asked, threads = [], [1]
-
-    def measure(work, **how):
-        asked.append(threads[0])
-        return Measurement.of([1.0 / threads[0]], "work", "cpu")
-
-    monkeypatch.setattr(profiling, "measure", measure)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: threads[0])
-    for name in ("_measured_best_flops", "_measured_copy_rate"):
-        uncached = functools.cache(getattr(profiling, name).__wrapped__)
-        monkeypatch.setattr(profiling, name, uncached)
-    for rate in (profiling.best_flops, profiling.best_bytes):
-        found = {}
-        for threads[0] in (1, 3, 1):
-            found[threads[0]] = rate(torch.device("cpu"))
-        assert found[3] == pytest.approx(3 * found[1])
-    assert asked == [1, 3] * 2
-
-
-def test_energy_is_none_where_nothing_tells():
-    assert monitor.joules("cpu") is None
-
-
-def test_the_runs_say_how_many_got_there(capsys):
-    best = [[(1.0, 0.95)], [(1.0, 0.95), (2.0, 0.97)], [(3.0, 0.96)]]
-    in_drawings.runs(best, [(15.0, 0.9), (30.0, 0.93)], 0.96)
-    said = capsys.readouterr().out
-    assert "2 of 3 runs reach 96%" in said and "93.0% after 30 s" in said
-
-
-def test_the_ladder_says_what_was_kept(capsys):
-    heights = [
-        Height("the first loop", (9.0, 10.0, 11.0), True),
-        Height("faster", (18.0, 20.0, 22.0), True, 2.0, guess=30.0),
-        Height("slower", (9.0, 10.0, 12.0), False),
-        Height("TF32", None, False),
+    blocks = [
+        nn.Sequential(nn.Linear(64, 512), nn.GELU(), nn.Linear(512, 64), nn.Tanh()).to(device)
+        for _ in range(5)
     ]
-    ladder(heights)
-    said = capsys.readouterr().out
-    for words in (
-        "faster: 20 images/s, kept",
-        "slower: 10 images/s, left out",
-        "TF32: not measured",
-    ):
-        assert words in said
+    x = torch.ones(2048, 64, device=device)
+    torch.sim.reset_peak_memory_stats(device)
+    for number, block in enumerate(blocks):
+        x = checkpoint(block, x, use_reentrant=False) if number in chosen else block(x)
+    x.sum().backward()
+    return torch.sim.max_memory_allocated(device)
 
 
-# --- the second ladder
+@pytest.mark.slow
+def test_the_last_block_is_not_worth_a_checkpoint(sim):
+    peaks = []
+    for chosen in (set(), {4}, {0}, {0, 1, 2, 3}):
+        with memory.temporary_device("1 GB") as device:
+            peaks.append(_peak_with(chosen, device))
+    none, last, first, all_but_last = peaks
+    assert last >= 0.99 * none
+    assert first < 0.9 * none
+    assert all_but_last < 0.5 * none
 
 
-class Knows(nn.Module):
-    """A GPT that gives all probability to one letter."""
-
-    def __init__(self, letter):
-        super().__init__()
-        self.place, self.head = nn.Embedding(4, 2), nn.Linear(2, 128, bias=False)
-        with torch.no_grad():
-            self.head.weight.zero_()[letter] = 1.0
-
-    def forward(self, given, following):
-        return self.head(torch.ones(following.numel(), 2)).sum()
-
-
-@pytest.mark.parametrize(("letter", "share"), [(7, 0.75), (9, 0.25), (8, 0.0)])
-def test_the_share_of_letters_that_are_guessed(letter, share):
-    text = torch.tensor([0, 7, 7, 7, 9] * 3 + [9], dtype=torch.uint8)
-    assert letters.accuracy(Knows(letter), text) == share
+def test_hottest_reads_a_real_profile():
+    x = torch.randn(200, 200)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        for _ in range(20):
+            F.linear(x, x).relu()
+    events = profile.key_averages()
+    names = hottest(events, 3)
+    times = {event.key: event.self_cpu_time_total for event in events}
+    assert len(names) == 3
+    assert [times[name] for name in names] == sorted(times.values(), reverse=True)[:3]
 
 
-def test_the_text_is_the_lessons_own_in_ascii():
-    learn, held_out = letters.text("cpu")
-    assert learn.dtype == torch.uint8 and int(torch.cat([learn, held_out]).max()) < 128
-    assert len(learn) > 15 * len(held_out) > 15 * 20_000
-    assert "def " in bytes(held_out.tolist()).decode()
+def test_the_faulty_rows_say_what_the_task_says():
+    rows = sorted(DEVICE_ROWS, key=lambda row: row.cuda_time_total, reverse=True)
+    assert rows[0].key == "train_step"
+    own = sum(row.self_device_time_total for row in rows)
+    assert own == max(row.device_time_total for row in rows)
 
 
-def test_the_share_of_the_limit_is_six_flops_a_weight_and_letter(tmp_path, capsys):
-    made = ledger.Ledger(lambda parts: iter(()), {}, "cpu", evaluate=len, epoch=1, folder=tmp_path)
-    made.base = Measurement.of([100.0], "first", "cpu")
-    made.gain = 2.0
-    results.note_mfu(made, 1000, "bf16", plain=6e6, best=3e6)
-    assert made.results["MFU, first loop"] == "10.0% (fp32)"
-    assert made.results["MFU, best loop"] == "40.0% (bf16)"
-    assert "200 letters/s" in capsys.readouterr().out
-
-
-# --- the lesson with other data and with a compiler
-
-
-def _coloured(n):
-    """Return images whose colour is their label, so that any network learns them quickly."""
-    labels = torch.arange(n) % 10
-    images = (labels * 25)[:, None, None, None].expand(n, 32, 32, 3).to(torch.uint8).clone()
-    images[..., 1] = 250 - images[..., 1]
-    return images, labels
-
-
-@pytest.mark.everywhere
-def test_the_lesson_climbs_with_cifar10_and_with_a_compiler(monkeypatch, tmp_path, capsys):
-    compiled = []
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COURSE_DEVICE", "cpu")
-    monkeypatch.setenv("COURSE_COMPILE", "1")
-    monkeypatch.setattr(torch, "compile", lambda model: compiled.append(model) or model)
-    monkeypatch.setattr(course_data, "load_cifar10", lambda: Split(*_coloured(1024), *_coloured(100)))
-    monkeypatch.setattr(this_machine, "usable_cores", lambda: 1)
-    for name, value in {"ROUNDS": 2, "TURN": 0.001, "LEAD_IN": 1}.items():
-        monkeypatch.setattr(ledger, name, value)
-    threads, names = torch.get_num_threads(), {"ex": EX}
+def test_collectives_are_those_of_torch_distributed(tmp_path):
+    dist = torch.distributed
+    if not dist.is_available():
+        skip("This PyTorch has no torch.distributed.", until="2027-11-30")
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
-        for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
-            if cell.cell_type == "code" and "generated" not in cell.metadata.get("tags", []):
-                source = cell.source.replace("REAL_CIFAR10 = False", "REAL_CIFAR10 = True")
-                if source.startswith("%%writefile "):
-                    line, _, script = source.partition("\n")
-                    Path(line.split()[1]).write_text(script, encoding="utf-8")
-                    continue
-                exec(compile(source, cell.id, "exec"), names)
-        graphs = []
-        monkeypatch.setattr(
-            torch.cuda,
-            "make_graphed_callables",
-            lambda model, given: graphs.append(len(given[0])) or model,
-            raising=False,
-        )
-        next(names["training"](names["ledger"].best | {"wrap": names["graphed"], "batch": 24}))
+        rows = torch.randn(5, 3)
+        mean, variance = EX.batch_statistics.reference(rows, dist)
+        assert torch.allclose(mean, rows.mean(0), atol=1e-6)
+        assert torch.allclose(variance, rows.var(0, correction=0), atol=1e-6)
+        assert torch.equal(EX.gather_rows.reference(rows, dist), rows)
+        saved = []
+        wrapped = types.SimpleNamespace(module=nn.Linear(2, 1))
+        EX.save_on_one.reference(wrapped, dist, saved.append)
+        assert list(saved[0]) == ["weight", "bias"]
     finally:
-        torch.set_num_threads(threads)
-    assert graphs == [24]
-    said = capsys.readouterr().out
-    assert "(1024, 3, 32, 32) torch.uint8" in said and names["flip"] == 0.5
-    assert compiled and "torch.compile" in [rung.name for rung in names["ledger"].rungs]
-    assert [rung.name for rung in names["gpt"].rungs][-1] == "two ranks"
-    assert "of 10 runs reach 60%" in said and names["record"].is_file()
+        dist.destroy_process_group()
+
+
+# --- the pictures
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    alts = []
+    monkeypatch.setattr(drawings, "present", lambda fig, alt: alts.append(alt))
+    return alts
+
+
+@pytest.mark.parametrize("value", [todo(), None])
+def test_what_is_not_written_yet_is_said_in_one_sentence(value, capsys):
+    assert not drawings.written(value, "race")
+    assert capsys.readouterr().out.count(".") == 1
+    assert drawings.written([], "race")
+
+
+def test_the_line_of_memory_says_where_the_card_is_full(shown):
+    mib = 2**20
+    drawings.memory_fit([1, 2], [30 * mib, 40 * mib], (20.0 * mib, 10.0 * mib), 100 * mib)
+    assert "20.0 MiB" in shown[0] and "at 8 samples" in shown[0]
+
+
+def test_gaps_are_drawn_and_said(shown):
+    drawings.gradient_gaps(
+        {"equal": {"plain": 1e-7, "BatchNorm": 0.14}, "ragged": {"plain": 0.0, "BatchNorm": 0.2}}
+    )
+    assert "equal: plain 1e-07, BatchNorm 0.1" in shown[0]
+
+
+def test_formats_stand_side_by_side(capsys):
+    drawings.comparison(
+        {"float32": ([80.0, 82.0], 2e-3, 2**20), "float16": ([81.0, 83.0], 1e-3, 0)}, "modelled"
+    )
+    out = capsys.readouterr().out
+    assert "81.0 (80.0 to 82.0)" in out and "2 ms" in out.replace("2.00", "2")
+    assert "1 MiB" in out and "not metered" in out
+
+
+def test_progress_is_counted_by_level(capsys):
+    progress_file.record_attempt("09.race", "right")
+    progress_file.record_attempt("09.waits", "not_yet", "no-end")
+    progress_file.record_attempt("09.compare", "right")
+    drawings.progress_by_level()
+    (line,) = [text for text in capsys.readouterr().out.splitlines() if text.startswith("09")]
+    right = [int(n) for n in re.findall(r"(\d+) of", line)]
+    assert right == [0, 1, 1]

@@ -31,7 +31,7 @@ def kept():
 
 
 def test_a_guess_is_set_beside_what_was_found_and_kept(capsys):
-    speedup = predict("04.amp", 3, unit="×")
+    speedup = predict("05.amp", 3, unit="×")
     assert "Your prediction: 3×." in capsys.readouterr().out
     assert not kept()
     speedup.reveal((3.9, 4.1))
@@ -39,13 +39,13 @@ def test_a_guess_is_set_beside_what_was_found_and_kept(capsys):
     assert "Near" in out and "You predicted 3×. Found: 4× (3.9 to 4.1)." in out
     assert "Too low by a factor of 1.3" in out
     (line,) = kept()
-    assert (line["prediction"], line["verdict"], line["guess"]) == ("04.amp", "near", 3.0)
+    assert (line["prediction"], line["verdict"], line["guess"]) == ("05.amp", "near", 3.0)
     assert line["found"] == [3.9, 4.1]
 
 
 def test_without_a_guess_the_answer_is_shown_kindly_and_nothing_is_kept(capsys):
     for i, guess in enumerate(([todo()], [])):
-        made = predict(f"04.{i}", *guess, unit="ms")
+        made = predict(f"05.{i}", *guess, unit="ms")
         assert "put a number in place of todo()" in capsys.readouterr().out
         made.reveal(2.5)
         out = capsys.readouterr().out
@@ -78,7 +78,7 @@ class Odd:
     ],
 )
 def test_what_is_no_guess_gets_one_sentence_and_counts_for_nothing(guess, says, capsys):
-    made = predict("04.x", *guess, unit="×")
+    made = predict("05.x", *guess, unit="×")
     out = capsys.readouterr().out
     assert says in out and "Put a number in place of todo()" in out and out.count("\n") == 1
     made.reveal(4)
@@ -88,36 +88,36 @@ def test_what_is_no_guess_gets_one_sentence_and_counts_for_nothing(guess, says, 
 
 def test_numpy_and_torch_numbers_are_guesses(capsys):
     for i, number in enumerate((numpy.float32(4), numpy.int64(4), torch.tensor(4.0), torch.tensor([4]))):
-        predict(f"04.{i}", number, unit="×").reveal(torch.tensor(4.1))
+        predict(f"05.{i}", number, unit="×").reveal(torch.tensor(4.1))
     assert capsys.readouterr().out.count("Close") == 4
     assert [line["guess"] for line in kept()] == [4.0] * 4
 
 
 def test_the_newest_guess_before_the_answer_counts(capsys):
-    predict("04.x", 10, unit="×")
-    made = predict("04.x", 4, unit="×")
-    predict("04.x", "5x", unit="×")
+    predict("05.x", 10, unit="×")
+    made = predict("05.x", 4, unit="×")
+    predict("05.x", "5x", unit="×")
     assert "Until then 4× stands" in capsys.readouterr().out
     made.reveal(4)
-    predict("04.x", 4, unit="×").reveal(4)  # the same cells again
+    predict("05.x", 4, unit="×").reveal(4)  # the same cells again
     out = capsys.readouterr().out
     assert out.count("Close") == 2 and "already" not in out
     assert [line["guess"] for line in kept()] == [4.0]
-    predict("04.y", 10, unit="×")
-    predict("04.y", todo(), unit="×").reveal(4)  # takes it back
+    predict("05.y", 10, unit="×")
+    predict("05.y", todo(), unit="×").reveal(4)  # takes it back
     assert "You made no prediction" in capsys.readouterr().out
 
 
 def test_a_guess_after_the_answer_does_not_count(capsys):
-    predict("04.x", 10, unit="×").reveal(4)
-    again = predict("04.x", 4, unit="×")
+    predict("05.x", 10, unit="×").reveal(4)
+    again = predict("05.x", 4, unit="×")
     assert "the answer already, so your first prediction, 10×, stays" in capsys.readouterr().out
     again.reveal(4.05)
     assert "You predicted 10×. Found: 4.05×." in capsys.readouterr().out
     assert [line["guess"] for line in kept()] == [10.0]
 
-    predict("04.y", todo()).reveal(4)
-    predict("04.y", 4).reveal(4)
+    predict("05.y", todo()).reveal(4)
+    predict("05.y", 4).reveal(4)
     out = capsys.readouterr().out
     assert "this guess does not count" in out and "Close" not in out
     assert len(kept()) == 1
@@ -152,20 +152,20 @@ def test_scores(unit, guess, low, high, verdict, says):
 
 
 def test_measurements_bring_their_range_kind_and_unit(capsys):
-    predict("04.t", 2, unit="ms").reveal(measurement(2e-3, 1.9e-3, 2.2e-3, kind="modelled"))
+    predict("05.t", 2, unit="ms").reveal(measurement(2e-3, 1.9e-3, 2.2e-3, kind="modelled"))
     out = capsys.readouterr().out
     low, high = re.search(r"Found: 2 ms \((\S+) to (\S+)\), modelled\.", out).groups()
     assert "Inside" in out
     assert float(low) < 1.9 and float(high) > 2.2, "where real cards would be"
     several = [measurement(1e-3, 0.9e-3, 1.1e-3), measurement(4e-3, 3e-3, 5e-3)]
-    predict("04.r", 2, unit="ms").reveal(several)
+    predict("05.r", 2, unit="ms").reveal(several)
     assert "(0.9 to 5), measured" in capsys.readouterr().out
-    predict("04.m", 64, unit="MiB").reveal(measurement(64 * 2**20, 2**26, 2**26, unit="B"))
+    predict("05.m", 64, unit="MiB").reveal(measurement(64 * 2**20, 2**26, 2**26, unit="B"))
     assert "Found: 64 MiB" in capsys.readouterr().out
-    predict("04.a", 97, unit="%").reveal(measurement(0.97, 0.96, 0.98, unit="1"))
+    predict("05.a", 97, unit="%").reveal(measurement(0.97, 0.96, 0.98, unit="1"))
     assert "Found: 97 % (96 to 98)" in capsys.readouterr().out
     rate = measurement(65e12, None, None, "FLOP/s", "published")
-    predict("04.p", 65, unit="TFLOP/s").reveal(rate)
+    predict("05.p", 65, unit="TFLOP/s").reveal(rate)
     assert "Found: 65 TFLOP/s, published." in capsys.readouterr().out
 
 
@@ -173,24 +173,24 @@ def test_measurements_bring_their_range_kind_and_unit(capsys):
     "found", [None, "fast", [], (1, None), float("nan"), object(), measurement(2.0, 1.0, 3.0)]
 )
 def test_what_cannot_be_compared_is_said_and_not_raised(found, capsys):
-    predict("04.x", 4, unit="×").reveal(found)
+    predict("05.x", 4, unit="×").reveal(found)
     assert "no comparison is possible, because" in capsys.readouterr().out
     assert not kept()
 
 
 def test_a_choice(capsys):
     answers = ("faster", "slower", "same")
-    made = predict("04.which", "quick", choices=answers)
+    made = predict("05.which", "quick", choices=answers)
     assert "Put one of 'faster', 'slower', 'same'" in capsys.readouterr().out
-    made = predict("04.which", " Slower ", choices=answers)
+    made = predict("05.which", " Slower ", choices=answers)
     made.reveal("slower")
-    assert "Right · 04.which\nYou predicted slower.\n" in capsys.readouterr().out
-    predict("04.other", "same", choices=answers).reveal("faster")
+    assert "Right · 05.which\nYou predicted slower.\n" in capsys.readouterr().out
+    predict("05.other", "same", choices=answers).reveal("faster")
     out = capsys.readouterr().out
-    assert "Not quite · 04.other\nYou predicted same. Right answer: faster. Why might" in out
-    predict("04.digit", 9, choices=("0", "9")).reveal(9)
+    assert "Not quite · 05.other\nYou predicted same. Right answer: faster. Why might" in out
+    predict("05.digit", 9, choices=("0", "9")).reveal(9)
     assert "Right" in capsys.readouterr().out
-    predict("04.two", "same", "faster", choices=answers)
+    predict("05.two", "same", "faster", choices=answers)
     assert "none of the answers" in capsys.readouterr().out
     made.reveal("sideways")
     assert "no comparison is possible" in capsys.readouterr().out
@@ -201,27 +201,27 @@ TIMES = {"2": "That counts the reads.", "8": "", "0.5": "It's the other way roun
 
 
 def test_a_wrong_choice_is_told_why_and_a_right_one_is_not(capsys):
-    predict("04.a", 2, choices=TIMES).reveal("8")
+    predict("05.a", 2, choices=TIMES).reveal("8")
     out = capsys.readouterr().out
-    assert "Not quite · 04.a\nYou predicted 2. Right answer: 8. That counts the reads.\n" in out
-    predict("04.b", "0.5", choices=TIMES).reveal("0.5")
-    assert "Right · 04.b\nYou predicted 0.5.\n" in capsys.readouterr().out
-    predict("04.c", todo(), choices=TIMES).reveal(8)
+    assert "Not quite · 05.a\nYou predicted 2. Right answer: 8. That counts the reads.\n" in out
+    predict("05.b", "0.5", choices=TIMES).reveal("0.5")
+    assert "Right · 05.b\nYou predicted 0.5.\n" in capsys.readouterr().out
+    predict("05.c", todo(), choices=TIMES).reveal(8)
     out = capsys.readouterr().out
     assert "put one of '2', '8', '0.5' in place" in out
-    assert "The answer · 04.c\nRight answer: 8. You made no prediction" in out
+    assert "The answer · 05.c\nRight answer: 8. You made no prediction" in out
     assert [(line["verdict"], line["found"]) for line in kept()] == [("off", "8"), ("close", "0.5")]
 
 
 @pytest.mark.parametrize("typed", [8, 8.0, "8", " 8 ", numpy.int64(8), torch.tensor(8)])
 def test_a_number_is_the_choice_that_is_written_like_it(typed, capsys):
-    predict("04.x", typed, choices=TIMES).reveal(typed)
+    predict("05.x", typed, choices=TIMES).reveal(typed)
     assert "Right" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("typed", [80, 8.5, True, None, [8], float("nan"), Odd()])
 def test_what_is_no_choice_is_no_guess(typed, capsys):
-    predict("04.x", typed, choices=TIMES)
+    predict("05.x", typed, choices=TIMES)
     assert "none of the answers. Put one of '2', '8', '0.5'" in capsys.readouterr().out
 
 
@@ -239,17 +239,17 @@ def test_what_is_no_choice_is_no_guess(typed, capsys):
 )
 def test_what_was_measured_is_shown_and_decides_nothing(measured, unit, kind, says, capsys):
     for guess, verdict in ((8, "Right"), (2, "Not quite")):
-        predict(f"04.{guess}", guess, unit=unit, choices=TIMES).reveal("8", measured, kind=kind)
+        predict(f"05.{guess}", guess, unit=unit, choices=TIMES).reveal("8", measured, kind=kind)
         out = capsys.readouterr().out
         assert verdict in out and out.rstrip().endswith(says), out
-    predict("04.n", 8, unit=unit).reveal(8, measured, kind=kind)
+    predict("05.n", 8, unit=unit).reveal(8, measured, kind=kind)
     assert "Exactly." in (out := capsys.readouterr().out) and says in out
 
 
 def test_a_figure_that_cannot_be_shown_keeps_nothing_else_back(capsys):
-    predict("04.x", 8, choices=TIMES, unit="×").reveal("8", measurement(2.0, 1.0, 3.0))
+    predict("05.x", 8, choices=TIMES, unit="×").reveal("8", measurement(2.0, 1.0, 3.0))
     out = capsys.readouterr().out
-    assert "the figure can't be shown, because" in out and "Right · 04.x" in out
+    assert "the figure can't be shown, because" in out and "Right · 05.x" in out
 
 
 def test_the_course_map_counts_predictions_and_is_otherwise_as_before(capsys):
@@ -280,35 +280,35 @@ def test_the_first_prediction_of_each_counts(monkeypatch):
 def test_a_file_that_cannot_be_written_costs_a_line(monkeypatch, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "file" / "progress.jsonl"))
-    predict("04.x", 4).reveal(4)
+    predict("05.x", 4).reveal(4)
     out = capsys.readouterr().out
     assert "could not be kept" in out and "Close" in out
 
 
 def test_after_a_restart_the_guess_on_file_is_found(monkeypatch, capsys):
-    predict("04.speed", 3, unit="×").reveal(4)
-    predict("04.side", "slower", choices={"faster": "It waits.", "slower": ""}).reveal("slower")
-    predict("04.times", 2, choices=TIMES).reveal("8")
+    predict("05.speed", 3, unit="×").reveal(4)
+    predict("05.side", "slower", choices={"faster": "It waits.", "slower": ""}).reveal("slower")
+    predict("05.times", 2, choices=TIMES).reveal("8")
     before = progress_file.progress_file().read_bytes()
     monkeypatch.setattr(predictions, "all_predictions", {})
     capsys.readouterr()
-    speed = predict("04.speed", todo(), unit="×")
+    speed = predict("05.speed", todo(), unit="×")
     assert "Your prediction from an earlier session: 3×." in capsys.readouterr().out
     speed.reveal(4)
     assert "In an earlier session you predicted 3×. Found: 4×." in capsys.readouterr().out
-    predict("04.speed", 4, unit="×")
+    predict("05.speed", 4, unit="×")
     assert "your first prediction, 3×, stays" in capsys.readouterr().out
     # What catch_up made while it hid the file.
-    side = predictions.Prediction("04.side", choices={"faster": "It waits.", "slower": ""})
+    side = predictions.Prediction("05.side", choices={"faster": "It waits.", "slower": ""})
     side.reveal("slower")
     assert "In an earlier session you predicted slower" in capsys.readouterr().out
-    predict("04.times", todo(), choices=TIMES).reveal("8")
+    predict("05.times", todo(), choices=TIMES).reveal("8")
     out = capsys.readouterr().out
     assert "Your prediction from an earlier session: 2." in out and "That counts the reads." in out
     for other in ("ms", "%"):
-        predictions.Prediction("04.speed", other).reveal(4)
+        predictions.Prediction("05.speed", other).reveal(4)
         assert "You made no prediction" in capsys.readouterr().out
-    predictions.Prediction("04.side", choices=("A", "B")).reveal("A")
+    predictions.Prediction("05.side", choices=("A", "B")).reveal("A")
     assert "You made no prediction" in capsys.readouterr().out
     assert progress_file.progress_file().read_bytes() == before, "it is scored once"
 
@@ -331,7 +331,7 @@ def test_importing_it_does_not_import_torch():
 @pytest.mark.slow
 def test_two_notebooks_show_html_and_keep_one_file(tmp_path):
     cells = [
-        "from course_utils import predict, todo\nguess = predict('04.{0}', {1}, unit='×')",
+        "from course_utils import predict, todo\nguess = predict('05.{0}', {1}, unit='×')",
         "guess.reveal(4)",
     ]
     for name, answer in (("a", "4"), ("b", "todo()")):
@@ -340,24 +340,24 @@ def test_two_notebooks_show_html_and_keep_one_file(tmp_path):
         assert "Found: 4×." in shown.data["text/html"] and "Found: 4×." in shown.data["text/plain"]
         assert ("<svg" in shown.data["text/html"]) == (name == "a")
     lines = (tmp_path / "progress.jsonl").read_text().splitlines()
-    assert [json.loads(line)["prediction"] for line in lines] == ["04.a"]
+    assert [json.loads(line)["prediction"] for line in lines] == ["05.a"]
 
 
 def asked(*sources):
     nb = notebook(*sources)
-    nb.metadata["course"] = {"lesson": "04"}
+    nb.metadata["course"] = {"lesson": "05"}
     found = [str(problem) for problem in anatomy_problems(nb, (), "04_x.ipynb")]
     return [problem for problem in found if "cell" in problem]
 
 
 def test_a_lesson_ships_predictions_open_named_and_revealed():
-    good = 'speed = predict("04.speed", todo(), unit="×")'
+    good = 'speed = predict("05.speed", todo(), unit="×")'
     assert asked(good, "x = 1\nspeed.reveal(4)") == []
     assert asked("import a\n" + good + "\nx = 2", "if x:\n    speed.reveal(4)") == []
     faults = {
         "never reveals speed": [good, "x = 1"],
         "unusual way": [good.replace("todo()", "4"), "speed.reveal(4)"],
-        "begins with 04.": [good.replace("04.speed", "03.speed"), "speed.reveal(4)"],
+        "begins with 05.": [good.replace("05.speed", "03.speed"), "speed.reveal(4)"],
         "is used once": [good, "speed.reveal(4)", good, "speed.reveal(4)"],
     }
     for says, cells in faults.items():

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from course_lessons.lesson07 import drawings, regime
+from course_lessons.lesson08 import drawings, regime
 from course_lessons.shared import recordings, traces
 from course_utils import show
 
@@ -77,7 +77,7 @@ def test_a_recordings_regime_is_what_exercise_2_calls_it():
     assert {r.regime for r in recordings.lettered().values()} == {"launch", "loader", "the device"}
 
 
-def test_lesson_07_says_what_the_recordings_say():
+def test_lesson_08_says_what_the_recordings_say():
     busy = {name: recordings.load(name).facts.busy for name in NAMES}
     assert round(100 * busy["h100_bert_small_1"]) == 7
     assert round(100 * busy["h100_qwen_16"]) == 92

@@ -176,8 +176,8 @@ def test_the_command_prints_both_sheets_or_says_what_is_missing(tmp_path, monkey
     printed = []
     monkeypatch.setattr(sheets, "print_sheet", lambda root, page, pdf: printed.append(pdf.name) or [])
     monkeypatch.setattr(sheets, "find_browser", lambda: "a browser")
-    assert cli.run(["site", "--sheets", str(tmp_path / "out")]) == 0
+    assert cli.main(["site", "--sheets", str(tmp_path / "out")]) == 0
     assert printed == ["cheatsheet.pdf", "run_sheet.pdf"]
     monkeypatch.setattr(sheets, "find_browser", lambda: None)
-    assert cli.run(["site", "--sheets", str(tmp_path / "out")]) == 1
+    assert cli.main(["site", "--sheets", str(tmp_path / "out")]) == 1
     assert "nothing is printed" in capsys.readouterr().err

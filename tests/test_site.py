@@ -273,12 +273,12 @@ def test_where_packages_are_missing_they_are_set_up_first(tmp_path, monkeypatch,
     monkeypatch.setattr(module, "PACKAGES", ("no_such_package",))
     monkeypatch.setattr(bootstrap, "prepare", lambda extra: Path(f"python-with-{extra}"))
     monkeypatch.setattr(bootstrap, "hand_over", lambda argv: argv[0])
-    assert cli.run([module.__name__.rpartition(".")[2]]) == f"python-with-{extra}"
+    assert cli.main([module.__name__.rpartition(".")[2]]) == f"python-with-{extra}"
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
     (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
-    assert cli.run(["site", "--output", str(tmp_path)]) == 2
+    assert cli.main(["site", "--output", str(tmp_path)]) == 2
     assert "holds something else: name another place with --output" in capsys.readouterr().err
     assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "mine"
 
@@ -290,7 +290,7 @@ def test_a_lesson_that_fails_stops_the_site(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(command, "PACKAGES", ())  # it stops before Sphinx is needed
     monkeypatch.setattr(copies, "executed", fails)
     monkeypatch.setattr(copies, "_cache_key", lambda *run: "another than any kept")
-    assert cli.run(["site", "--output", str(tmp_path / "out")]) == 1
+    assert cli.main(["site", "--output", str(tmp_path / "out")]) == 1
     assert f"{FILES[0]}: cell x raised ValueError: no" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -402,14 +402,14 @@ def test_colabs_list_covers_what_lessons_may_import():
 RUNNABLE = ("00", "02")  # the others are built as they are stored, without outputs
 WIDTHS = {1280: 900, 390: 844}
 LOOKED_AT = (
-    "index", "00_start_here", "02_moving_data", "08_exercises", "handbook/claims", "handbook/fidelity",
+    "index", "00_start_here", "02_moving_data", "09_exercises", "handbook/claims", "handbook/fidelity",
     "colab_links", "handbook/cheatsheet", "handbook/practices", "zh/index", "zh/02_moving_data",
 )  # fmt: skip
 FIRST = {  # what a reader looks for, and the page that explains it, among the first two
     "search.html?q=out+of+memory": "handbook/errors/memory.html#cuda-out-of-memory",
     "search.html?q=OOM": "handbook/errors/memory.html",
     "search.html?q=pinned+memory": "handbook/glossary.html#index-",
-    "zh/search.html?q=显存": "06_memory.html",
+    "zh/search.html?q=显存": "07_memory.html",
     "zh/search.html?q=显存不足": "handbook/errors/memory.html",
     "zh/search.html?q=OOM": "handbook/errors/memory.html",
 }

@@ -62,7 +62,7 @@ def test_only_colab_has_a_drive(capsys):
 def test_kaggle_keeps_it_where_a_version_is_saved(monkeypatch, capsys):
     monkeypatch.setenv("KAGGLE_KERNEL_RUN_TYPE", "Interactive")
     storage.KAGGLE.mkdir(parents=True)
-    assert keep("05") == storage.KAGGLE / "work" / "05"
+    assert keep("06") == storage.KAGGLE / "work" / "06"
     assert "Save Version, or Settings > Persistence" in _said(capsys)
 
 
@@ -80,7 +80,7 @@ def test_the_drive_is_used_once_it_was_asked_for(colab, capsys):
     assert folder == storage.DRIVE / "MyDrive" / "pytorch-gpu-course" / "03"
     assert folder.is_dir()
     assert "Kept in your Drive" in _said(capsys)
-    assert keep("05") == folder.with_name("05"), "asked for once, the Drive holds for the session"
+    assert keep("06") == folder.with_name("06"), "asked for once, the Drive holds for the session"
     assert _said(capsys) == ""
     assert colab.asked == [str(storage.DRIVE)]
 
@@ -100,7 +100,7 @@ def test_progress_moves_into_the_drive_and_no_line_comes_twice(colab, monkeypatc
     progress_file.record_attempt("03.mean_loss", "right")
     monkeypatch.setenv("COURSE_PROGRESS", str(here))  # a new kernel in the same session
     keep("03", drive=True)
-    keep("05", drive=True)
+    keep("06", drive=True)
     assert len(list(progress_file.attempts())) == 3
     assert len(here.read_text(encoding="utf-8").splitlines()) == 1, "the old file is left as it was"
 
@@ -150,7 +150,7 @@ def test_a_folder_that_cannot_be_made_is_replaced(capsys):
     folder.rmdir()
 
 
-@pytest.mark.parametrize("wrong", ["3", "11", 3, "", "../03"])
+@pytest.mark.parametrize("wrong", ["3", "12", 3, "", "../03"])
 def test_a_lesson_that_does_not_exist_is_refused(wrong):
     with pytest.raises(ValueError, match=r"there is no lesson .*; the course has 00, 01"):
         keep(wrong)

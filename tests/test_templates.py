@@ -34,7 +34,7 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 import simgpu
 from course_lessons.shared import launch
-from course_utils.cli import run as course_utils
+from course_utils.cli import main as course_utils
 from tools.authoring.handbook import AS_NOTEBOOKS
 
 FOLDER = ROOT / "handbook" / "templates"

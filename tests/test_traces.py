@@ -15,7 +15,7 @@ from course_utils.exercises import lesson
 from simgpu.clock import Span
 from simgpu.nodata import NoData
 from tools.records import trace_of_loops
-from tools.records.lesson07 import LOOPS, make_step
+from tools.records.lesson08 import LOOPS, make_step
 
 FIVE = ["launch", "compute", "loader", "memory", "synchronisation"]
 
@@ -115,7 +115,7 @@ def test_events_of_the_shipped_trace_nest_or_follow_each_other():
 
 @pytest.mark.slow
 def test_by_the_lessons_rule_each_loop_has_its_name_on_a_simulated_t4(sim):
-    regime = lesson("07").regime.reference
+    regime = lesson("08").regime.reference
     gained = {}
     for name, how in LOOPS.items():
         with NoData():
@@ -129,7 +129,7 @@ def test_by_the_lessons_rule_each_loop_has_its_name_on_a_simulated_t4(sim):
 
 
 def test_the_lesson_has_the_loops_that_are_recorded():
-    (file,) = (entry.file for entry in LESSONS if entry.id == "07")
+    (file,) = (entry.file for entry in LESSONS if entry.id == "08")
     cells = code_cells(nbformat.read(NOTEBOOKS / file, as_version=4))
     cell = next(cell for cell in cells if cell.source.startswith("usual = "))
     shown = {}

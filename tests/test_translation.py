@@ -257,7 +257,7 @@ def test_a_translation_of_something_else_is_refused(tmp_path, other):
 
 
 @TODAY
-@pytest.mark.slow
+@pytest.mark.everywhere
 def test_another_language_is_a_folder_of_catalogues_and_nothing_else(tmp_path):
     """The Chinese catalogues under another name make the same edition, and the commands speak it."""
     course = working_copy(tmp_path)
@@ -338,7 +338,7 @@ def test_a_key_that_a_cell_shows_has_one_translation_wherever_it_stands():
 
 CHOICES = """\
 which = predict(
-    "04.which",
+    "05.which",
     todo(),
     choices={"faster": "It waits longer.", "off": "No, never.", "two of them": "", "8": ""},
 )
@@ -363,7 +363,7 @@ def test_a_prediction_in_another_language_is_answered_in_it(monkeypatch, capsys)
     monkeypatch.setattr(predictions, "all_predictions", {})
     for guess, shown in (("'更快'", "它等得更久。"), ("'关'", "Right"), ("8", "Right answer: 关.")):
         names = {"predict": predict, "todo": todo, "slow": 3, "quick": 1}
-        cell = asks.replace("todo()", guess).replace("04.which", f"04.{guess}")
+        cell = asks.replace("todo()", guess).replace("05.which", f"05.{guess}")
         exec(f"{cell}\n{answers}", names)
         assert shown in capsys.readouterr().out
 
@@ -505,6 +505,7 @@ def _said(*words: str, root: Path = ROOT, **env: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "chinese"),
     [
@@ -522,6 +523,7 @@ def test_commands_speak_the_chosen_or_the_systems_language(env, chinese):
     assert bool(re.search("[\u4e00-\u9fff]", _said("--help", **env))) is chinese
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["显存不足", "显存溢出", "端口被占用", "CUDA out of memory"])
 def test_an_error_is_found_by_chinese_words_and_by_its_own_message(words):
     told = _said("explain", words, COURSE_LANGUAGE="zh")

@@ -70,7 +70,7 @@ def test_what_is_handed_in_is_what_the_report_reads_and_no_more(folder, capsys):
     assert learner.on("01.speedup") == class_progress.Standing("right", 2, "")
     (file,) = folder.glob("*.json")
     raw = json.loads(file.read_text(encoding="utf-8"))
-    assert set(raw) == {"format", "name", "made", "attempts"}  # no code, nothing of the machine
+    assert set(raw) == {"format", "name", "made", "numbering", "attempts"}  # no code, nothing of the machine
     assert set(raw["attempts"][0]) == {"time", "exercise", "outcome", "diagnosis"}
 
 
@@ -152,6 +152,22 @@ def test_progress_files_of_a_server_are_read_by_the_name_of_their_folder(tmp_pat
     assert room.left_out == []
 
 
+def test_answers_of_before_the_lessons_were_renumbered_count_for_the_lesson_of_now(tmp_path):
+    write_hand_in(tmp_path, "ada", [entry("05.sharded_bytes"), entry("04.amp_step")])
+    write_hand_in(tmp_path, "lin", [entry("05.amp_step")], numbering=2)
+    (tmp_path / "kim").mkdir()
+    lines = [json.dumps(entry("04.amp_step")), json.dumps(entry("05.amp_step") | {"numbering": 2})]
+    (tmp_path / "kim" / "progress.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    room = class_progress.collect(tmp_path)
+    found = {learner.name: {a.exercise for a in learner.attempts} for learner in room.learners}
+    assert found == {
+        "ada": {"11.sharded_bytes", "05.amp_step"},
+        "lin": {"05.amp_step"},
+        "kim": {"05.amp_step"},
+    }
+    assert room.left_out == []
+
+
 def test_of_two_files_the_newest_counts(tmp_path):
     write_hand_in(tmp_path, "ada", [entry("01.speedup", "not_yet", "upside-down")], file="b.json")
     newer = (NOW + timedelta(minutes=5)).isoformat()
@@ -210,7 +226,7 @@ def test_report_and_slides_are_in_the_language_that_is_set(tmp_path):
     write_hand_in(tmp_path, "ada", [entry(), entry("01.time_it", "not_yet", "no-sync")])
     write_hand_in(tmp_path, "lin", [entry("02.tower", "raised", "ValueError")])
     (tmp_path / "torn.json").write_text("{", encoding="utf-8")
-    for words in (["class-report", tmp_path], ["slides", "06"]):
+    for words in (["class-report", tmp_path], ["slides", "07"]):
         done = subprocess.run(
             [sys.executable, "-m", "course_utils", *words, "--output", tmp_path / "out"],
             env={**os.environ, "COURSE_LANGUAGE": "zh", "PYTHONUTF8": "1"},
@@ -222,8 +238,8 @@ def test_report_and_slides_are_in_the_language_that_is_set(tmp_path):
     page = (tmp_path / "out" / "class_report.html").read_text(encoding="utf-8")
     assert '<html lang="zh">' in page and "<title>班级报告</title>" in page
     assert "<h1>2 名学员中的 2 名" in page and "torn.json：它已损坏" in page
-    spoken = read(tmp_path / "out" / "06_memory_live.ipynb").cells
-    english = slides.for_slides(read(NOTEBOOKS / "06_memory.ipynb")).cells
+    spoken = read(tmp_path / "out" / "07_memory_live.ipynb").cells
+    english = slides.for_slides(read(NOTEBOOKS / "07_memory.ipynb")).cells
     kinds = [[c.metadata.slideshow.slide_type for c in cells] for cells in (spoken, english)]
     assert kinds[0] == kinds[1]  # a question is asked on a slide, and not told in the notes
 
@@ -461,7 +477,7 @@ def test_the_guide_fits_the_lessons_and_its_minutes_add_up():
 @pytest.mark.parametrize(
     ("right", "wrong", "said"),
     [
-        ("the exercises work? | 5 |", "the exercises work? | 10 |", "00: 45 minutes in all"),
+        ("the exercises work? | 5 |", "the exercises work? | 10 |", "00: 50 minutes in all"),
         ("- *Bytes for the weights*", "- *Bytes for a weight*", "00: no check says"),
         ("Memory is counted in bytes.”", "Count in bytes.”", "00: no check says"),
         ("| 09:30 | 50 |", "| 09:30 | 55 |", "09:30: 55 minutes, and the next line is 50 later"),
@@ -490,7 +506,7 @@ def test_the_schedules_are_three_and_two_days_hold_all_but_exercises_and_capston
     parts = re.split(r"^### (.*)$", SCHEDULES, flags=re.MULTILINE)
     assert parts[1::2] == ["Half a day", "One day", "Two days"]
     held = re.findall(r"^\| \d\d:\d\d \| \d+ \| (\d\d) · ", parts[6], re.MULTILINE)
-    assert sorted(held) == [f"{n:02}" for n in range(8)]
+    assert sorted(held) == [f"{n:02}" for n in range(9)]
 
 
 def test_the_five_questions_to_learners_have_the_answers_that_stand_below():

@@ -93,7 +93,7 @@ print(max(minutes, key=minutes.get))  # potatoes, though there are more beans
         least_seconds, _CASES, _MISTAKES, read=_validated_result, draw=_random_case, alike=_values_agree
     ),
     why="This is the roofline, written as a time. If you measure far more than this, something else is "
-    "to blame, such as overhead, waiting or a bad memory pattern, and lesson 07 shows you how to "
+    "to blame, such as overhead, waiting or a bad memory pattern, and lesson 08 shows you how to "
     "find it.",
     diagnoses={
         "added": "You added the two times. Fetching and computing overlap.",

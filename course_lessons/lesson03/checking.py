@@ -15,15 +15,6 @@ from course_utils.exercises import Judge
 from course_utils.exercises.forms import ComparesToReference, nearly
 
 
-def small_model(*, norm: bool = True, dropout: float = 0.0) -> nn.Sequential:
-    """Return a classifier, 6 features to 3 classes, with fixed weights; batch norm and dropout are
-    optional.
-    """
-    torch.manual_seed(0)
-    middle = [nn.BatchNorm1d(8)] if norm else []
-    return nn.Sequential(nn.Linear(6, 8), *middle, nn.ReLU(), nn.Dropout(dropout), nn.Linear(8, 3))
-
-
 def sgd(model: nn.Module) -> torch.optim.SGD:
     """Return SGD with momentum that counts, in its attribute ``steps``, its steps, and in ``in_eval`` forward
     passes with gradients in eval mode.

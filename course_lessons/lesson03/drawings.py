@@ -12,8 +12,6 @@ from course_language import _, ngettext
 from course_utils.plots import BLUE, ORANGE, log_ticks, present
 from course_utils.timing import Measurement, seconds
 
-from .training_script import TrainingProcess
-
 _GREY = "#777777"
 
 
@@ -186,32 +184,3 @@ def gradient_errors(errors: Mapping[str, float]) -> None:
     ax.grid(axis="y", visible=False)
     each = "; ".join(f"{name}: {error:.2g}" for name, error in errors.items()).replace("\n", " ")
     present(fig, _("Relative errors of gradients, as bars: {each}.").format(each=each))
-
-
-def killed_and_resumed(alone: TrainingProcess, killed: TrainingProcess, again: TrainingProcess) -> None:
-    """Draw the losses of a run left alone, and those of a run that was killed and started again.
-
-    Parameters
-    ----------
-    alone, killed, again
-        The processes; ``again`` went on where ``killed`` had saved.
-    """
-    fig, ax = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
-    line, first, second = (process.losses() for process in (alone, killed, again))
-    ax.plot(list(line), list(line.values()), color="#bbbbbb", linewidth=6, label=_("left alone"))
-    ax.plot(list(first), list(first.values()), "o-", color=BLUE, label=_("killed"))
-    ax.plot(list(second), list(second.values()), "s--", color=ORANGE, label=_("started again"))
-    died = max(first, default=0)
-    if first:
-        look = {"markersize": 14, "markeredgewidth": 3, "color": "#222222", "linestyle": "none"}
-        ax.plot(died, first[died], marker="x", label=_("killed here"), zorder=5, **look)
-    ax.set(xlabel=_("step"), ylabel=_("loss of the batch"), ylim=(0, None))
-    fig.legend(loc="outside upper center", ncols=4)
-    apart = max((abs(line[step] - loss) for step, loss in second.items() if step in line), default=0.0)
-    present(
-        fig,
-        _(
-            "The losses of a run left alone, and of one that was killed at step {died} and started again. "
-            "After the kill they differ by at most {apart:.2g}."
-        ).format(died=died, apart=apart),
-    )

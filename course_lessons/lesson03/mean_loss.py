@@ -6,11 +6,11 @@ import torch
 from torch.nn import functional as F
 
 from course_language import _
-from course_lessons.shared.checking import made_batches
+from course_lessons.shared.checking import made_batches, small_model
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 
-from .checking import over, python_float, small_model
+from .checking import over, python_float
 
 
 def mean_loss(model, batches):

@@ -2,11 +2,11 @@
 
 from torch.nn import functional as F
 
-from course_lessons.shared.checking import made_batches
+from course_lessons.shared.checking import made_batches, small_model
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
 
-from .checking import over, python_float, sgd, small_model, weights_after
+from .checking import over, python_float, sgd, weights_after
 
 
 def train_epoch(model, batches, optimizer):
@@ -62,7 +62,8 @@ EXERCISE = Exercise(
 The loop below runs without an error and has three faults. Fix them. Your `train_epoch` trains the
 model for one pass over `batches`, a list of `(x, y)`, with cross-entropy. It returns the mean loss
 per digit, as a Python float. That's the sum of the losses of all digits, divided by the number of digits.
-The last batch is smaller than the others.
+The last batch is smaller than the others. To read `loss.item()` in each step is slow, but it isn't one of the
+three.
 """,
     hints=(
         "Say the five parts of a training step aloud, in order, and find each in the loop. Which one "

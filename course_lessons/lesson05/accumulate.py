@@ -1,150 +1,144 @@
-"""One message per step."""
+"""Accumulation under a scaler."""
+
+from itertools import pairwise
 
 import torch
-from torch import nn
-from torch.nn import functional as F
 
 from course_language import _
-from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import known_mistakes_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.values import nearly
-from simgpu import cluster
 
-from .checking import OnRanks, words
+from ..shared.checking import made_batches
+from .checking import judge_precision, judge_scaler, over_runs
+from .runs import Run, watched
 
 
-def accumulate(model, parts, loss_fn, optimizer):
-    rows = sum(len(x) for x, _ in parts)
-
-    def add_gradient(x, y):
-        (loss_fn(model(x), y) * len(x) / rows).backward()
-
+def accumulate(model, batches, loss_fn, optimizer, scaler, dtype):
+    count = sum(len(y) for _, y in batches)
     optimizer.zero_grad()
-    with model.no_sync():
-        for part in parts[:-1]:
-            add_gradient(*part)
-    add_gradient(*parts[-1])
-    optimizer.step()
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype=dtype):
+            loss = loss_fn(model(x), y) * len(y) / count
+        scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
 
 
-_CASES = (
-    [((5, 3, 2), (4, 4, 2))],
-    [((1, 3, 2, 4), (4, 1, 3, 2))],
-    [((4, 4), (4, 4))],
-    [((7,), (7,))],
+def _case_runner(step, judge=None):
+    """Return a function that runs a case and returns what two steps did.
+
+    With a ``judge`` it also judges precision, order of calls and use of the scaler.
+    The reference and the known mistakes are run without one.
+    """
+
+    def run_case(dtype, sizes, overflow):
+        batches = made_batches(sizes, seed=sum(sizes))
+        if overflow:
+            batches[1] = (batches[1][0] * 1e6, batches[1][1])
+        run = Run(use_scaler=dtype is torch.float16, interval=2)
+        steps = []
+        for _ in range(2):
+            with watched(run, judge):
+                step(run.model, batches, run.loss_fn, run.optimizer, run.scaler, dtype)
+            if judge:
+                judge_precision(run, dtype, judge)
+                _judge_call_order(run, sizes, judge)
+                judge_scaler(run, judge)
+            steps.append(run.step_made())
+        return steps
+
+    return run_case
+
+
+def _judge_call_order(run, sizes, judge):
+    """Refuse batches that are too large, more than one update, or graphs that are kept too long."""
+    if max(run.sizes) > max(sizes):
+        seen = _("a batch of {max_sizes} went through the model").format(max_sizes=max(run.sizes))
+        judge.no(seen=seen, expected=_("at most {max_sizes} at a time").format(max_sizes=max(sizes)))
+    if run.log.count("update") > 1:
+        judge.no(
+            "updates",
+            seen=_("{count} updates").format(count=run.log.count("update")),
+            expected=_("one update"),
+        )
+    passes = [call for call in run.log if call in ("forward", "backward")]
+    if ("forward", "forward") in pairwise(passes):
+        judge.no(seen=", ".join(passes), expected=_("a backward pass after each forward pass"))
+    if "held" in run.log:
+        seen = _("the activations of the micro-batch before, at a forward pass")
+        judge.no("graph-kept", seen=seen, expected=_("memory that backward() has freed"))
+
+
+def _describe_case(dtype, sizes, overflow):
+    """Return the case in words."""
+    words = _("{dtype}, micro-batches of {sizes}").format(dtype=dtype, sizes=", ".join(map(str, sizes)))
+    return _("{words}, one of which overflows").format(words=words) if overflow else words
+
+
+_ZERO, _BACKWARD = "optimizer.zero_grad()", "scaler.scale(loss).backward()"
+_SHARE = " * len(y) / count"
+MISTAKES = known_mistakes_of(
+    accumulate,
+    {
+        "by-batches": {_SHARE: " / len(batches)"},
+        "not-divided": {_SHARE: " * len(y)"},
+        "last-only": {_ZERO: "", _BACKWARD: f"{_ZERO}\n{_BACKWARD}"},
+    },
 )
-"""For each rank, how many rows its parts have. (With unequal numbers of parts, a wrong answer would hang.)"""
+_CASES = (
+    (torch.bfloat16, (4, 2, 5), False),
+    (torch.float16, (6, 1, 3), False),
+    (torch.float16, (5,), False),
+    (torch.float16, (4, 2, 3), True),  # one micro-batch overflows: no step for any of them
+)
+_check_answer = over_runs(_case_runner, accumulate, _CASES, MISTAKES, _describe_case)
 
-
-def _run_rank(dist, call, sizes):
-    """Run one step with gradients left over; return what was counted, in words for the learner."""
-    torch.manual_seed(0)
-    net, rank = nn.Linear(6, 3), dist.get_rank()
-    model = cluster.DistributedDataParallel(net, dist)
-    for parameter in net.parameters():
-        parameter.grad = torch.full_like(parameter, 0.5)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    rows, graphs, steps, in_vain = [], [0], [], []
-
-    def backward(_):
-        graphs.append(graphs[-1] - 1)
-        in_vain.append(model._is_reduction_due and not model.require_backward_grad_sync)
-
-    def forward(_, args, output):
-        rows.append(len(args[0]))
-        graphs.append(graphs[-1] + 1)
-        if output.requires_grad:
-            output.register_hook(backward)
-
-    net.register_forward_hook(forward)
-    optimizer.register_step_pre_hook(lambda *_: steps.append(1))
-    call(model, made_batches(sizes[rank], 7 + rank), F.cross_entropy, optimizer)
-    sent = [s for s in dist._cluster.spans if s.rank == rank and s.name == "all_reduce"]
-    return {
-        "rows of the forward passes": sorted(rows),
-        "parts in memory at once": max(graphs),
-        "backward passes": len(in_vain),
-        "optimizer steps": len(steps),
-        "all_reduce calls": len(sent),
-        "backward passes that send, though within no_sync": sum(in_vain),
-        "weights": nn.utils.parameters_to_vector(net.parameters()).detach(),
-    }
-
-
-_TERM, _SHARE = "(loss_fn(model(x), y) * len(x) / rows)", " * len(x) / rows"
-_MISTAKES = {
-    "every-part": {"with model.no_sync():": "if True:"},
-    "forward-outside": {
-        f"{_TERM}.backward()": f"loss = {_TERM}\n"
-        "model.require_backward_grad_sync = x is parts[-1][0]\nloss.backward()\n"
-        "model.require_backward_grad_sync = True",
-        "with model.no_sync():": "if True:",
-    },
-    "never-sends": {"add_gradient(*parts[-1])": "    add_gradient(*parts[-1])"},
-    "all-at-once": {
-        f"{_TERM}.backward()": f"losses.append({_TERM})",
-        "with model.no_sync():": "losses = []\nif True:",
-        "optimizer.step()": "sum(losses).backward()\noptimizer.step()",
-    },
-    "unweighted": {_SHARE: " / len(parts)"},
-}
 
 EXERCISE = Exercise(
     id="05.accumulate",
-    title="One message per step",
-    level=2,
+    title="Accumulation under a scaler",
+    level=3,
     minutes=12,
     task="""
-Write `accumulate(model, parts, loss_fn, optimizer)`, one training step of a DDP model. The batch comes in
-`parts`, a list of pairs `(x, y)` of different sizes. Ranks have equally many rows in all, and `loss_fn` gives
-the mean over a part. Afterwards the weights are those after one step with the whole batch, and the gradients
-were sent once. Old gradients may be left over. Run each part forward and backward once, one after the other.
+Accumulation adds up gradients that must all have the same scale. So unscaling, clipping, `step` and
+`update` come once, after the last micro-batch (one of the small pieces of a large batch, as in lesson 03).
+Write `accumulate(model, batches, loss_fn, optimizer, scaler, dtype)`: **one** mixed-precision optimiser
+step for a list of `(x, y)` micro-batches of unequal size, the same as for the one large batch they make.
+`loss_fn` returns the mean over a micro-batch. The data says on which device. Only one micro-batch's graph
+may exist at a time. If one of them overflows, none counts. Gradients of an earlier step may still be there.
 """,
     hints=(
-        "After each part, ask what has to travel. Can another rank do anything with the gradients of the "
-        "first part alone? When do they hold the whole batch for the first time?",
-        "Inside `with model.no_sync():` a backward pass only adds to this rank's gradients. DDP looks at it "
-        "in the **forward** pass, so a part's two passes both belong inside. One part has to stay outside, "
-        "because its backward pass sends the whole sum. Each loss is a mean over its part, so it counts "
-        "with the part's share of the rows.",
-        """Here each rank makes two gradients and sends them once:
+        "Ask two questions. How much should each micro-batch count, so that you get the mean over all rows? "
+        "And gradients that you add up must all have the same scale. So when may the scale change?",
+        "As in lesson 03, each micro-batch counts with its share of the rows. Its backward pass comes "
+        "straight after its forward pass, and that frees its graph. `scaler.step` and `scaler.update` come "
+        "once, after the last micro-batch, so the scale can't change in between. If one micro-batch "
+        "overflows, the scaler then leaves out the whole step.",
+        """Here two groups of unequal size add up to the gradient of one mean, without a scaler:
 
 ```python
-from simgpu import cluster
-
-def two_passes(dist):
-    model = cluster.DistributedDataParallel(torch.nn.Linear(1, 1), dist)
-    with model.no_sync():
-        model(torch.tensor([[3.0]])).backward()  # on each rank, weight.grad is 3
-    model(torch.tensor([[8.0 * dist.get_rank()]])).backward()  # the mean of 3 and 11 is 7
-
-cluster.run(two_passes, ranks=2)
+w = torch.tensor(2.0, requires_grad=True)
+groups = [torch.tensor([1.0, 2.0, 3.0]), torch.tensor([10.0])]
+total = sum(len(group) for group in groups)
+for group in groups:
+    share = len(group) / total
+    (share * (w * group).mean()).backward()  # adds to w.grad
+print(w.grad)  # tensor(4.), the mean of all four numbers
 ```""",
     ),
     reference=accumulate,
-    check_answer=OnRanks(
-        accumulate,
-        _CASES,
-        known_mistakes_of(accumulate, _MISTAKES),
-        alike=nearly(1e-4, 1e-6),
-        situation=lambda sizes: _("parts of {words} rows on the ranks").format(
-            words=" / ".join(map(words, sizes))
-        ),
-        program=_run_rank,
-    ),
-    limit=30.0,  # the first optimiser of a session takes seconds to import
-    why="Without `no_sync` you get the same result, but each part pays for a message as large as the model. "
-    "On a slow network that's most of the step.",
+    check_answer=_check_answer,
+    why="The scale belongs to a step and not to a micro-batch, because gradients with different scales "
+    "can't be added up. `update()` alone between two micro-batches raises an error, but after a `step` "
+    "or an `unscale_` it's accepted, and then it can change the scale in the middle of the sum.",
     diagnoses={
-        "every-part": "Each part's backward pass sends the gradients here. Only the last one has to. Until "
-        "then `model.no_sync()` keeps them on their rank.",
-        "forward-outside": "The gradients still travel more than once. DDP decides in the forward pass "
-        "whether the next backward pass sends: forward belongs within `no_sync` too.",
-        "never-sends": "The gradients never travel, so each rank goes its own way. The last part must go "
-        "through `model` itself, outside `no_sync`.",
-        "all-at-once": "More than one part is in memory at a time. A part's activations go in its backward "
-        "pass, so make that before the next part's forward pass.",
-        "unweighted": "Each part counts the same here, so a row of a small part weighs more than the others.",
+        "by-batches": "Each micro-batch got the same weight, though they are not of one size.",
+        "not-divided": "Each mean was multiplied by its size, and nothing was divided by the size of them "
+        "all.",
+        "last-only": "The gradients were set to zero between two micro-batches: only the last one counted.",
+        "updates": "The scaler was updated more than once for one step. Its scale must stay the same while "
+        "gradients add up.",
+        "graph-kept": "After its backward pass the graph of a micro-batch was kept, `retain_graph=True` does "
+        "that: two were in memory at once.",
     },
 )

@@ -1,412 +1,328 @@
-"""Drawings of lesson 05: timelines of ranks, rows by rank, a restart, ring all_reduce, and DDP's buckets."""
+"""Drawings of lesson 05: number formats, gradients and the loss scale."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+import statistics
+from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
+import numpy as np
+import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from torch.utils.data.distributed import DistributedSampler
 
 from course_language import _
-from course_lessons.shared.traces import Trace
-from course_utils.plots import BLUE, COLOURS, ORANGE, present
-from course_utils.timing import seconds
-from simgpu.cluster import MARK, Run, marked, run
+from course_utils import plots
+from course_utils.devices import abilities
+from course_utils.plots import BLUE, COLOURS, GREEN, MARKERS, ORANGE, present
+from course_utils.timing import kind_of
 
-_Bar = tuple[float, float, str]  # start, end, name
-
-_LOOKS = {
-    "compute": {"facecolor": BLUE},
-    "communicate": {"facecolor": ORANGE, "hatch": "////"},
-    "wait": {"facecolor": "#d0d0cc"},
+_FORMATS = {
+    # name: bits of the exponent, bits of the mantissa, largest exponent
+    "float32": (8, 23, 127),
+    "TF32": (8, 10, 127),
+    "bfloat16": (8, 7, 127),
+    "float16": (5, 10, 15),
 }
 
 
-def ranks(run: Run) -> None:
-    """Draw a timeline of each rank of a simulated run: computation above, communication below."""
-    lanes: list[dict[str, list[_Bar]]] = [{kind: [] for kind in _LOOKS} for _ in run.results]
-    for span in run.spans:
-        lanes[span.rank][span.kind].append((span.start, span.end, span.name))
-    _draw_lanes(lanes, 0.0, run.seconds, "modelled")
-
-
-def rank_lanes(traces: Mapping[int, Trace]) -> None:
-    """Draw a timeline of each real rank from profiler traces: computation above, communication below.
-
-    ``traces`` has for each rank what ``traces.read`` returned; they share a time axis, because the processes
-    ran on one machine. A collective's bar begins when this rank calls it, so it includes the wait for other
-    ranks.
-    """
-    lanes = [_bars_of_trace(trace) for trace in traces.values()]
-    start = min(trace.start for trace in traces.values())
-    end = max(stop for lane in lanes for bars in lane.values() for _, stop, _ in bars)
-    _draw_lanes(lanes, start, end, "measured", list(traces))
-
-
-def _bars_of_trace(trace: Trace) -> dict[str, list[_Bar]]:
-    """Return a trace's bars by kind: from kernels on a GPU, from PyTorch's operations on a CPU."""
-    on_device = any(span.kind == "kernel" for span in trace.spans)
-    prefix, doing = ("nccl", "kernel") if on_device else ("gloo:", "operation")
-    lanes: dict[str, list[_Bar]] = {kind: [] for kind in _LOOKS}
-    for span in trace.spans:
-        if span.name.startswith(prefix) and (span.kind == "kernel") is on_device:
-            lanes["communicate"].append((span.start, span.end, span.name))
-        elif span.kind == doing and not span.name.startswith("c10d::"):
-            lanes["compute"].append((span.start, span.end, ""))
-    return lanes
-
-
-def _draw_lanes(
-    lanes: Sequence[Mapping[str, Sequence[_Bar]]],
-    begin: float,
-    end: float,
-    kind: str,
-    names: Sequence[int] = (),
-) -> None:
-    """Draw the bars of each rank; ``names`` are the numbers of real ranks.
-
-    Times are in seconds; ``kind`` is ``"measured"`` or ``"modelled"``.
-    """
-    unit, scale = _time_unit(end - begin)
-    fig, ax = plt.subplots(figsize=(8.8, 0.75 * len(lanes) + 1.2), layout="constrained")
-    rank_texts = []
-    for row, lane in enumerate(lanes):
-        for doing, look in _LOOKS.items():
-            low = row + (0.02 if doing == "communicate" else -0.4)
-            for start, stop, name in _merge_close_bars(lane[doing], (end - begin) / 1500):
-                left, width = (start - begin) * scale, (stop - start) * scale
-                box = Rectangle((left, low), width, 0.38, edgecolor="white", linewidth=0.5, **look)
-                ax.add_patch(box)
-                fits = width > 0.011 * (end - begin) * scale * (len(name) + 1)
-                if fits and doing != "wait" and not names:  # real ranks' bars may overlap
-                    _draw_label(ax, name, left + width / 2, low + 0.19)
-        shares = {doing: _covered_seconds(lane[doing]) / ((end - begin) or 1) for doing in _LOOKS}
-        rank = names[row] if names else row
-        computes, communicates = shares["compute"], shares["communicate"]
-        rank_texts.append(
-            _("rank {rank} computes {computes:.0%} and communicates {communicates:.0%}").format(
-                rank=rank, computes=computes, communicates=communicates
-            )
-        )
-    ax.set_yticks(range(len(lanes)), [f"rank {n}" for n in (names or range(len(lanes)))])
-    ax.set(xlim=(0, (end - begin) * scale or 1), ylim=(len(lanes) - 0.5, -0.5))
-    ax.set_xlabel(_("{unit} ({kind})").format(unit=unit, kind=_(kind)))
-    ax.grid(axis="y", visible=False)
-    used = [doing for doing in _LOOKS if any(lane[doing] for lane in lanes)]
-    looks = [Rectangle((0, 0), 1, 1, edgecolor="white", **_LOOKS[doing]) for doing in used]
-    words = {"compute": _("computes"), "communicate": _("communicates"), "wait": _("waits")}
-    fig.legend(looks, [words[doing] for doing in used], loc="outside upper center", ncols=3)
-    length = seconds(end - begin)
+def number_formats() -> None:
+    """Draw the bits of four number formats, and the range of each."""
+    fig, (bits, reach) = plt.subplots(
+        1, 2, figsize=(9.2, 3.0), layout="constrained", width_ratios=(1, 1.15), sharey=True
+    )
+    parts = ((ORANGE, _("sign")), (BLUE, _("exponent: how far")), (GREEN, _("mantissa: how fine")))
+    for row, (name, (exponent, mantissa, top)) in enumerate(_FORMATS.items()):
+        y, x = -row, 0
+        for (colour, __), count in zip(parts, (1, exponent, mantissa), strict=True):
+            for __ in range(count):
+                box = Rectangle((x + 0.06, y - 0.3), 0.88, 0.6, facecolor=colour, alpha=0.85)
+                bits.add_patch(box)
+                x += 1
+        bits.text(x + 0.4, y, f"1 + {exponent} + {mantissa}", va="center", fontsize=9)
+        bits.text(-0.5, y, name, ha="right", va="center")
+        lowest = (1 - top) * math.log10(2)  # of the normal numbers
+        least = lowest - mantissa * math.log10(2)
+        highest = (top + 1) * math.log10(2)
+        look = {"height": 0.5, "color": COLOURS[row]}
+        reach.barh(y, lowest - least, left=least, alpha=0.35, **look)
+        reach.barh(y, highest - lowest, left=lowest, alpha=0.9, **look)
+    for i, (colour, words) in enumerate(parts):
+        bits.text((-5.5, 0.5, 17)[i], 0.75, words, color=colour, fontsize=9.5, weight="bold")
+    bits.set(xlim=(-6, 39), ylim=(-3.6, 1.2))
+    bits.set_axis_off()
+    reach.set_xticks(range(-40, 41, 20), [f"$10^{{{power}}}$" for power in range(-40, 41, 20)])
+    reach.set(xlabel=_("size of a number; pale: subnormal, with ever fewer digits"))
+    reach.grid(axis="y", visible=False)
+    reach.tick_params(axis="y", left=False, labelleft=False)
     present(
         fig,
-        _("What each rank did in {length}, {kind}: {said} of the time.").format(
-            length=length, kind=_(kind), said="; ".join(rank_texts)
+        _(
+            "Bits of sign, exponent and mantissa: float32 1 + 8 + 23, TF32 1 + 8 + 10, bfloat16 1 + 8 + 7, "
+            "float16 1 + 5 + 10. The first three reach from about 10⁻³⁸ to 10³⁸, float16 only from 6 × 10⁻⁸ "
+            "to 65504."
         ),
     )
 
 
-def _time_unit(length: float) -> tuple[str, float]:
-    """Return a unit that suits a duration, and the factor from seconds."""
-    return ("s", 1.0) if length >= 1 else ("ms", 1e3) if length >= 1e-3 else ("µs", 1e6)
-
-
-def _merge_close_bars(bars: Sequence[_Bar], gap: float) -> Iterable[_Bar]:
-    """Return the bars sorted by start; unnamed ones that are less than ``gap`` seconds apart are merged."""
-    joined: list[_Bar] = []
-    for start, end, name in sorted(bars):
-        if joined and not name and not joined[-1][2] and start - joined[-1][1] < gap:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]), "")
-        else:
-            joined.append((start, end, name))
-    return joined
-
-
-def _covered_seconds(bars: Sequence[_Bar]) -> float:
-    """Return the seconds in which at least one bar lasts."""
-    total, until = 0.0, -math.inf
-    for start, end, _ in sorted(bars):
-        total += max(0.0, end - max(start, until))
-        until = max(until, end)
-    return total
-
-
-def _draw_label(ax: Axes, text: str, x: float, y: float) -> None:
-    """Draw a text on a light background, centred."""
-    box = {"facecolor": "#fdfdfb", "edgecolor": "none", "alpha": 0.85, "pad": 1.2}
-    ax.text(x, y, text, ha="center", va="center", fontsize=8.5, bbox=box)
-
-
-def shared_rows(rows: int, ranks: int, epochs: int) -> None:
-    """Draw which rank reads which row in each epoch, as `DistributedSampler` shares them with seed 0."""
-    fig, axes = plt.subplots(
-        epochs, 1, figsize=(8.8, 0.95 * epochs + 0.6), layout="constrained", squeeze=False
-    )
-    orders, repeated = [], 0
-    for epoch, ax in enumerate(axes.flat):
-        samplers = [DistributedSampler(range(rows), ranks, rank, seed=0) for rank in range(ranks)]
-        for sampler in samplers:
-            sampler.set_epoch(epoch)
-        order = [row for turn in zip(*samplers, strict=True) for row in turn]
-        repeated = len(order) - rows
-        for place, row in enumerate(order):
-            rank = place % ranks
-            look = {"facecolor": COLOURS[rank], "edgecolor": "white", "hatch": "////" * (place >= rows)}
-            ax.add_patch(Rectangle((place + 0.04, 0), 0.92, 1, linewidth=0.5, **look))
-            _draw_label(ax, str(row), place + 0.5, 0.5)
-        ax.set(xlim=(0, len(order)), ylim=(0, 1), xticks=[], yticks=[0.5])
-        ax.set_yticklabels([_("epoch {epoch}").format(epoch=epoch)])
-        ax.tick_params(length=0)
-        ax.grid(visible=False)
-        ax.spines[:].set_visible(False)
-        orders.append(", ".join(map(str, order)))
-    looks = [Rectangle((0, 0), 1, 1, facecolor=COLOURS[rank]) for rank in range(ranks)]
-    words = [_("rank {rank}").format(rank=rank) for rank in range(ranks)]
-    if repeated:
-        looks.append(Rectangle((0, 0), 1, 1, facecolor="#d0d0cc", edgecolor="white", hatch="////"))
-        words.append(_("comes a second time"))
-    fig.legend(looks, words, loc="outside upper center", ncols=ranks + 1)
-    listed = "; ".join(_("epoch {epoch}").format(epoch=n) + ": " + order for n, order in enumerate(orders))
-    present(
-        fig,
-        _(
-            "Row numbers in a random order, shared out in turn to {ranks} ranks. {listed}. "
-            "The last {repeated} repeat the first."
-        ).format(ranks=ranks, listed=listed, repeated=repeated),
-    )
-
-
-def restarted(epochs: int, killed_in: int, part: float) -> None:
-    """Draw an undisturbed training and one that died: what was saved, what was lost, what was done again.
+def neighbours_of_one(update: float) -> None:
+    """Draw the numbers that float16 and bfloat16 have from 1 on, and 1 plus an update.
 
     Parameters
     ----------
-    epochs
-        The length of both trainings; each saves after every epoch.
-    killed_in, part
-        The epoch in which a rank died, from 1 on, and how much of it had been done, from 0 to 1.
+    update
+        What is added to 1.
     """
-    fig, ax = plt.subplots(figsize=(8.8, 2.7), layout="constrained")
-    lanes = [[(n, 1.0) for n in range(epochs)]]
-    lanes.append([*[(n, 1.0) for n in range(killed_in - 1)], (killed_in - 1, part)])
-    lanes.append([(n, 1.0) for n in range(killed_in - 1, epochs)])
-    for lane, bars in enumerate(lanes):
-        for start, length in bars:
-            lost = length < 1
-            look = {"facecolor": "#d0d0cc" if lost else BLUE, "edgecolor": "white", "hatch": "////" * lost}
-            ax.add_patch(Rectangle((start + 0.01, lane - 0.3), length - 0.02, 0.6, linewidth=0.5, **look))
-            if not lost:
-                _draw_label(ax, _("epoch {epoch}").format(epoch=start + 1), start + 0.5, lane)
-                ax.plot(start + 1, lane, "D", color=ORANGE, markersize=8, clip_on=False, zorder=4)
-    dies = killed_in - 1 + part
-    ax.plot(dies, 1, "X", color="#c0392b", markersize=13, markeredgecolor="white", zorder=5)
-    from_file = {"arrowstyle": "->", "color": ORANGE, "linewidth": 1.8, "connectionstyle": "arc3,rad=0.3"}
-    ax.annotate("", (killed_in - 1 - 0.01, 1.95), (killed_in - 1 - 0.01, 1.1), arrowprops=from_file)
-    ax.set(xlim=(0, epochs + 0.06), ylim=(2.5, -0.5), xticks=[])
-    ax.set_yticks(range(3), [_("undisturbed"), _("killed"), _("started again")])
-    ax.tick_params(length=0)
+    fig, ax = plt.subplots(figsize=(8.4, 2.1), layout="constrained")
+    for row, dtype in enumerate((torch.float16, torch.bfloat16)):
+        gap = torch.finfo(dtype).eps
+        there = np.arange(1, 1.0083, gap)
+        ax.barh(-row, gap / 2, left=1, height=0.62, color=COLOURS[4], alpha=0.35, linewidth=0)
+        ax.plot(there, [-row] * len(there), "|", color=BLUE, markersize=22, markeredgewidth=2)
+        ax.plot(1 + update, -row, "o", color=ORANGE, markersize=7)
+    ax.annotate(
+        _("1 + {update:g}").format(update=update),
+        (1 + update, -0.06),
+        (1 + 4 * update, 0.62),
+        color=ORANGE,
+        weight="bold",
+        va="center",
+        arrowprops={"arrowstyle": "-", "color": ORANGE},
+    )
+    ax.text(1.0021, -1, _("all of this is rounded to 1"), va="center", ha="center", fontsize=9.5)
+    ax.set_yticks((0, -1), ("float16", "bfloat16"))
+    ax.set_xticks((1, 1.002, 1.004, 1.006, 1.0078125), ("1", "1.002", "1.004", "1.006", "1.0078"))
+    ax.set(xlim=(0.9996, 1.0083), ylim=(-1.45, 0.95), xlabel=_("a blue line: a number that the format has"))
     ax.grid(visible=False)
-    ax.spines[:].set_visible(False)
-    looks = [
-        plt.Line2D([], [], marker="D", color=ORANGE, linestyle="", markersize=8),
-        plt.Line2D([], [], marker="X", color="#c0392b", linestyle="", markersize=11),
-        Rectangle((0, 0), 1, 1, facecolor="#d0d0cc", edgecolor="white", hatch="////"),
-    ]
-    words = [_("checkpoint"), _("rank 1 dies"), _("lost, done again")]
-    fig.legend(looks, words, loc="outside upper center", ncols=3)
     present(
         fig,
         _(
-            "An undisturbed training of {epochs} epochs with a checkpoint after each. In the other, a rank "
-            "dies in epoch {killed}. What was done of that epoch is lost, and the training goes on from the "
-            "checkpoint before it."
-        ).format(epochs=epochs, killed=killed_in),
+            "The numbers from 1 to 1.0078. float16 has nine of them, bfloat16 only the first and the last. "
+            "1 + {update:g} is much nearer to 1 than to the next number, so both round it to 1."
+        ).format(update=update),
     )
 
 
-def chunks(run: Run) -> None:
-    """Draw, for each step, the tensor of `cluster.marked` on every rank: whose numbers each element sums.
-
-    One row per rank, one square per element; a number that was added more than once is hatched. Prints a hint
-    instead unless every rank called ``marked``, or for more than 6 ranks or 8 elements.
-    """
-    n = len(run.marks)
-    places = len(run.marks[0][0][1]) if all(run.marks) else 0
-    if not 1 <= places <= 8 or n > 6:
-        begin = _("begin with x = cluster.marked(dist, size), at most 8 places on 6 ranks.")
-        print(_("Nothing to draw: {begin}").format(begin=begin))
-        return
-    states = [_values_after_steps(marks, run.steps) for marks in run.marks]  # by rank, then by step
-    columns = min(run.steps + 1, 4 if places > 4 else 7)
-    rows = math.ceil((run.steps + 1) / columns)
-    size = (8.8, rows * (0.28 * n + 0.55) + 0.5)
-    fig, axes = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
-    for step, ax in enumerate(axes.flat):
-        if step > run.steps:
-            ax.set_axis_off()
-            continue
-        for rank in range(n):
-            for place, value in enumerate(states[rank][step]):
-                _draw_element(ax, place, rank, _count_marks(value, n))
-        ax.set(xlim=(-0.1, places + 0.2), ylim=(n - 0.5, -0.5), xticks=[], yticks=[])
-        ax.set_title(_("at the start") if step == 0 else _("after step {step}").format(step=step), fontsize=9)
-        ax.spines[:].set_visible(False)
-    for line in axes:
-        line[0].set_yticks(range(n), [f"rank {rank}" for rank in range(n)], fontsize=8.5)
-        line[0].tick_params(length=0)
-        line[0].grid(visible=False)
-    looks = [Rectangle((0, 0), 1, 1, facecolor=COLOURS[rank]) for rank in range(n)]
-    looks.append(Rectangle((0, 0), 1, 1, fill=False, edgecolor="black"))
-    words = [_("from rank {rank}").format(rank=rank) for rank in range(n)] + [_("from all, once")]
-    if any(c > 1 for state in states for values in state for v in values for c in _count_marks(v, n)):
-        looks.append(Rectangle((0, 0), 1, 1, linewidth=0, **_TWICE))
-        words.append(_("more than once"))
-    columns = len(looks) if n < 5 else 4
-    fig.legend(looks, words, loc="outside lower center", ncols=columns, fontsize=9)
-    full = sum(all(c == 1 for c in _count_marks(v, n)) for state in states for v in state[-1])
+def mixed_precision_step() -> None:
+    """Draw one step with a gradient scaler: which part is in 16 bits, and where gradients are scaled."""
+    fig, ax = plt.subplots(figsize=(9.6, 3.3), layout="constrained")
+    full, low, skip = BLUE, ORANGE, "#777777"
+    parts = {
+        # name: centre, size, text, colour
+        "weights": ((1.15, 3), (1.9, 1.1), _("weights\nfloat32"), full),
+        "forward": ((4.1, 3), (2.3, 1.1), _("forward pass\nunder autocast"), low),
+        "loss": ((6.75, 3), (1.5, 1.1), _("loss\nfloat32"), full),
+        "scaled": ((9.15, 3), (1.8, 1.1), _("loss × S"), full),
+        "backward": ((9.15, 1), (1.8, 1.1), _("backward"), low),
+        "gradients": ((6.45, 1), (2.1, 1.1), _("gradients × S\nfloat32"), full),
+        "unscaled": ((3.7, 1), (1.9, 1.1), _("÷ S\ninf or nan?"), full),
+        "step": ((1.15, 1), (1.9, 1.1), _("optimiser's\nstep"), full),
+    }
+    for (x, y), (width, height), text, colour in parts.values():
+        corner = (x - width / 2, y - height / 2)
+        ax.add_patch(Rectangle(corner, width, height, facecolor=colour, alpha=0.22, edgecolor=colour))
+        ax.text(x, y, text, ha="center", va="center", fontsize=10)
+    names = list(parts)
+    for one, other in zip(names, [*names[1:], names[0]], strict=True):
+        (x, y), (width, height) = parts[one][:2]
+        (to_x, to_y), (to_width, to_height) = parts[other][:2]
+        side, up = (to_x > x) - (to_x < x), (to_y > y) - (to_y < y)
+        side = 0 if up else side
+        ends = (
+            (to_x - side * to_width / 2, to_y - up * to_height / 2),
+            (x + side * width / 2, y + up * height / 2),
+        )
+        ax.annotate("", *ends, arrowprops={"arrowstyle": "->", "linewidth": 1.6})
+    ax.annotate(
+        "", (3.7, -0.25), (3.7, 0.45), arrowprops={"arrowstyle": "->", "color": skip, "linewidth": 1.6}
+    )
+    ax.text(3.7, -0.45, _("yes: skip the step"), ha="center", va="center", color=skip)
+    ax.text(2.4, 1.2, _("no"), ha="center", va="bottom", fontsize=9)
+    for x, y, call in (
+        (7.92, 3.75, "scaler.scale(loss)"),
+        (8.35, 2, ".backward()"),
+        (2.6, 1.75, "scaler.step(optimizer)"),
+    ):
+        ax.text(x, y, call, ha="center", va="center", family="monospace", fontsize=9)
+    ax.text(1.15, 3.85, _("orange: products in 16 bits"), ha="center", color=low, fontsize=9.5, weight="bold")
+    ax.set(xlim=(0, 10.2), ylim=(-0.75, 4.1))
+    ax.set_axis_off()
     present(
         fig,
         _(
-            "Which ranks' numbers are in each of the {places} places of each of {n} ranks, after each of "
-            "{steps} steps. At the end {full} of {product} places hold the sum of all."
-        ).format(places=places, n=n, steps=run.steps, full=full, product=n * places),
+            "A round: float32 weights, forward pass under autocast with products in 16 bits, float32 loss, "
+            "the loss times S, backward in 16 bits, float32 gradients that are S times too large. Then the "
+            "scaler's step divides them by S and looks for inf or nan. If there is one, it skips the step; "
+            "else the optimiser changes the weights."
+        ),
     )
 
 
-_TWICE = {"facecolor": "#222222", "hatch": "xxxx", "edgecolor": "#ff5555"}
-
-
-def ring(all_reduce: Callable[..., Any]) -> None:
-    """Run the learner's ``all_reduce(x, dist)`` on 4 ranks with 8 numbers each, and draw the `chunks`.
-
-    If it raises, or sends nothing, a line is printed instead.
-    """
-    try:
-        done = run(lambda dist: all_reduce(marked(dist, 8), dist), ranks=4, limit=10)
-    except Exception as error:  # noqa: BLE001  (the check shows what the learner's function raised)
-        print(_("Nothing to draw: {error}").format(error=error))
-        return
-    if not done.messages:
-        print(_("Nothing to draw: no rank has sent anything yet."))
-        return
-    chunks(done)
-
-
-def _draw_element(ax: Axes, place: int, rank: int, counts: Sequence[int]) -> None:
-    """Draw one element of a rank's tensor: a stripe for each rank whose number is in it."""
-    for part, count in enumerate(counts):
-        look = _TWICE if count > 1 else {"facecolor": COLOURS[part]}
-        if count:
-            at = (place + 0.06 + 0.88 * part / len(counts), rank - 0.4)
-            ax.add_patch(Rectangle(at, 0.88 / len(counts), 0.8, linewidth=0, **look))
-    done = all(count == 1 for count in counts)
-    edge = {"edgecolor": "black" if done else "#c8c8c4", "linewidth": 1.4 if done else 0.7}
-    ax.add_patch(Rectangle((place + 0.06, rank - 0.4), 0.88, 0.8, fill=False, **edge))
-
-
-def _values_after_steps(marks: Sequence[tuple[int, list[float]]], steps: int) -> list[list[float]]:
-    """Return the values of a marked tensor after each step, from 0 (the start) on.
-
-    ``marks`` is an item of `Run.marks`: pairs of a number of steps and the values then.
-    """
-    return [[values for at, values in marks if at <= step][-1] for step in range(steps + 1)]
-
-
-def _count_marks(value: float, n: int) -> list[int]:
-    """Return how often each of ``n`` ranks' marks is in a sum, by rank."""
-    return [int(value // MARK**rank % MARK) for rank in range(n)]
-
-
-def buckets(
-    layers: Mapping[str, int],
-    backward: float,
-    bandwidth: float,
-    ranks: int = 2,
-    latency: float = 5e-6,
-    first: int = 2**20,
-    cap: int = 25 * 2**20,
-) -> tuple[Figure, str]:
-    """Return a figure of when gradients are ready and when DDP sends them, and its alternative text.
-
-    A simple model: each layer takes a share of the backward pass that is proportional to its gradient's
-    bytes, and an all_reduce is a ring.
+def share_lost(gradients: torch.Tensor, scale: float) -> tuple[float, float]:
+    """Return the percentages of nonzero gradients that become 0, and infinite, in float16.
 
     Parameters
     ----------
-    layers
-        For each layer, in forward order, the bytes of its gradient.
-    backward
-        Duration of the backward pass, in seconds.
-    bandwidth, latency
-        Of a link, in bytes per second and in seconds.
-    first, cap
-        Capacity of the first bucket, and of the others, in bytes; by default PyTorch's.
+    gradients
+        In float32.
+    scale
+        The factor before the conversion.
     """
-    total = sum(layers.values())
-    groups = _assign_buckets(layers, first, cap)
+    half = (gradients[gradients != 0].double() * scale).half()
+    shares = ((half == 0), half.isinf())
+    return tuple(100 * share.float().mean().item() for share in shares)  # type: ignore[return-value]
 
-    def ring(size: int) -> float:
-        """Return the seconds of a ring all_reduce of ``size`` bytes."""
-        return 2 * (ranks - 1) * (latency + size / ranks / bandwidth)
 
-    ready, free, bars, sent = 0.0, 0.0, [], []
-    for number, group in enumerate(groups):
-        for name in group:
-            share = backward * layers[name] / total
-            bars.append((0, ready, share, name, number))
-            ready += share
-        start = max(ready, free)
-        free = start + ring(sum(layers[name] for name in group))
-        sent.append((1, start, free - start, _("bucket {number}").format(number=number), number))
-    apart = backward + ring(total)
-    unit, scale = _time_unit(max(free, apart))
-    fig, ax = plt.subplots(figsize=(8.8, 2.7))
-    fig.subplots_adjust(left=0.17, right=0.98, top=0.87, bottom=0.2)  # quicker than to lay it out
-    ax.set_title(
-        _("done after {free}, sent at the end {apart} (modelled)").format(
-            free=seconds(free), apart=seconds(apart)
+def scaled_gradients(gradients: torch.Tensor, scale: float) -> tuple[Figure, str]:
+    """Return a histogram of gradients times a scale, with float16's range marked, and its alternative text.
+
+    The axis is the same for every scale, so that figures can be compared.
+
+    Parameters
+    ----------
+    gradients
+        In float32; zeros are left out.
+    scale
+        The loss scale: the factor of each gradient.
+    """
+    fig, ax = plt.subplots(figsize=(7.6, 2.5))
+    fig.subplots_adjust(left=0.09, right=0.98, top=0.87, bottom=0.21)  # quicker than to lay it out
+    limits = torch.finfo(torch.float16)
+    low, high = -64, 40
+    edges = (low, -25, int(math.log2(limits.tiny)), 16, high)  # below half of 2^-24 is 0
+    size = (gradients[gradients != 0].abs().double() * scale).log2()
+    size = size.clamp(low + 0.5, high - 0.5).numpy(force=True)
+    zones = (
+        (ORANGE, _("becomes 0")),
+        (COLOURS[4], _("coarse")),
+        (GREEN, "float16"),
+        (ORANGE, "inf"),
+    )
+    for left, right, (colour, words) in zip(edges, edges[1:], zones, strict=False):
+        ax.axvspan(left, right, color=colour, alpha=0.18, linewidth=0)
+        counts, bins = np.histogram(size, np.arange(left, right + 1))
+        ax.stairs(100 * counts / max(len(size), 1), bins, fill=True, color=colour)
+        ax.text((left + right) / 2, 0.97, words, ha="center", va="top", fontsize=9).set_transform(
+            ax.get_xaxis_transform()
         )
+    lost, infinite = share_lost(gradients, scale)
+    power = math.log2(scale)
+    by = f"2^{power:.0f}" if power.is_integer() and abs(power) > 16 else f"{scale:g}"
+    ax.set_title(
+        _("loss × {by}: {lost:.0f} % lost, {infinite:.0f} % inf").format(by=by, lost=lost, infinite=infinite),
+        fontsize=11,
     )
-    whole = 1.02 * max(free, apart) * scale
-    for row, start, length, name, number in [*bars, *sent]:
-        look = {"color": COLOURS[number % 6], "hatch": "////" if row else "", "edgecolor": "white"}
-        ax.barh(row, length * scale, left=start * scale, height=0.7, linewidth=0.8, **look)
-        fits = length * scale > 0.0092 * whole * len(name)
-        _draw_label(ax, name if fits else str(number) * row, (start + length / 2) * scale, row)
-    grey = {"color": "#a8a8a4", "edgecolor": "white", "height": 0.7}
-    ax.barh(2, backward * scale, **grey)
-    ax.barh(2, ring(total) * scale, left=backward * scale, hatch="////", **grey)
-    ax.set_yticks(range(3), [_("backward pass"), "all_reduce", _("if sent at the end")])
-    ax.set(xlim=(0, whole), ylim=(2.55, -0.55), xlabel=_("{unit} (modelled)").format(unit=unit))
-    ax.grid(axis="y", visible=False)
-    listed = "; ".join(
-        _("bucket {i}: {group}").format(i=i, group=", ".join(group)) for i, group in enumerate(groups)
+    ax.set(xlim=(low, high), ylabel=_("share, %"), xlabel=_("size of a gradient, as a power of two"))
+    ax.margins(y=0.25)
+    return fig, (
+        _(
+            "Histogram of gradient sizes, loss times {scale:g}: {lost:.0f} % become 0 in float16, "
+            "{infinite:.0f} % infinite."
+        ).format(scale=scale, lost=lost, infinite=infinite)
     )
-    return (
+
+
+def show_gradients(gradients: torch.Tensor, scale: float) -> None:
+    """Display the histogram of `scaled_gradients`."""
+    present(*scaled_gradients(gradients, scale))
+
+
+def losses(runs: Mapping[str, Sequence[torch.Tensor]]) -> None:
+    """Draw the training losses of several runs.
+
+    Parameters
+    ----------
+    runs
+        For each name the losses of all steps, a multiple of 10.
+    """
+    means = {name: torch.stack([*steps]).view(-1, 10).mean(1).tolist() for name, steps in runs.items()}
+    ends = _("; ").join(f"{name} {mean[-1]:.2f}" for name, mean in means.items())
+    plots.curves(
+        {name: (range(10, 10 * len(mean) + 1, 10), mean) for name, mean in means.items()},
+        xlabel=_("step"),
+        ylabel=_("training loss, mean of 10 steps"),
+        alt=_("The training loss, step by step; it ends at: {ends}.").format(ends=ends),
+    )
+
+
+def loss_scale(scales: Sequence[float], skipped: Sequence[bool]) -> None:
+    """Draw a gradient scaler's scale against the steps, with the skipped steps marked.
+
+    Parameters
+    ----------
+    scales
+        The scale in each step.
+    skipped
+        For each step, whether it was skipped.
+    """
+    fig, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
+    steps = range(1, len(scales) + 1)
+    ax.step(steps, scales, where="mid", color=BLUE, label=_("scale"))
+    bad = [(i, scale) for i, scale, skip in zip(steps, scales, skipped, strict=True) if skip]
+    if bad:
+        ax.plot(*zip(*bad, strict=True), "X", color=ORANGE, markersize=8, label=_("step skipped"))
+    ax.set_yscale("log", base=2)
+    ax.set(xlabel=_("step"), ylabel=_("scale"))
+    ax.legend()
+    present(
         fig,
         _(
-            "Gradients become ready from the last layer to the first; DDP sends them in {n_groups} buckets "
-            "({listed}). Done after {free} instead of {apart} (modelled)."
-        ).format(n_groups=len(groups), listed=listed, free=seconds(free), apart=seconds(apart)),
+            "The scale over {n_scales} steps: it halves at each of the {n_bad} skipped steps, most "
+            "of them at the start, and later doubles now and then."
+        ).format(n_scales=len(scales), n_bad=len(bad)),
     )
 
 
-def _assign_buckets(layers: Mapping[str, int], first: int, cap: int) -> list[list[str]]:
-    """Assign layers to buckets, from last to first; a bucket is closed when it has reached its limit.
+def speed_ups(curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], device: torch.device) -> None:
+    """Draw the speed-up of a step over float32 against the batch size.
 
-    ``layers`` has each layer's bytes; ``first`` and ``cap`` are the limits of the first bucket and the
-    others.
+    Parameters
+    ----------
+    curves
+        For each name the batch sizes and the speed-ups.
+    device
+        The device they were measured on; on the simulated one they are modelled.
     """
-    groups: list[list[str]] = [[]]
-    held, limit = 0, first
-    for name in reversed(layers):
-        groups[-1].append(name)
-        held += layers[name]
-        if held >= limit:
-            groups.append([])
-            held, limit = 0, cap
-    return [group for group in groups if group]
+    kind = kind_of(device)
+    ranges = _("; ").join(
+        _("{name} {min_y:.2g} to {max_y:.2g}").format(name=name, min_y=min(y), max_y=max(y))
+        for name, (__, y) in curves.items()
+    )
+    plots.curves(
+        curves,
+        xlabel=_("batch size"),
+        ylabel=_("float32 time / 16-bit time"),
+        alt=_("Speed-up against batch size, {kind}: {ranges}.").format(kind=_(kind), ranges=ranges),
+        title=abilities(device).name,
+        log="xy",
+        kinds=dict.fromkeys(curves, kind),
+        reference=(1, _("as fast as float32")),
+    )
+
+
+def scores(groups: Mapping[str, Sequence[float]], xlabel: str) -> None:
+    """Draw one dot for each run, a row for each group, with a bar at the mean.
+
+    Parameters
+    ----------
+    groups
+        For each name its values, in %.
+    xlabel
+        The label of the x axis.
+    """
+    fig, ax = plt.subplots(figsize=(7.2, 0.6 * len(groups) + 1.0), layout="constrained")
+    for row, values in enumerate(groups.values()):
+        mean = statistics.fmean(values)
+        ax.plot([mean, mean], [row - 0.28, row + 0.28], color="#444444", linewidth=2)
+        heights = [row + 0.4 * ((i + 0.5) / len(values) - 0.5) for i in range(len(values))]
+        ax.plot(values, heights, MARKERS[row], color=COLOURS[row], alpha=0.75)
+    ax.set_yticks(range(len(groups)), list(groups))
+    ax.set(xlabel=xlabel, ylim=(len(groups) - 0.5, -0.5))
+    ranges = _("; ").join(
+        _("{name} {min_v:.1f} to {max_v:.1f}, mean {fmean:.1f}").format(
+            name=name, min_v=min(v), max_v=max(v), fmean=statistics.fmean(v)
+        )
+        for name, v in groups.items()
+    )
+    present(fig, _("One dot a run, with the mean as a bar. {ranges}.").format(ranges=ranges))

@@ -1,6 +1,25 @@
 """The exercises of lesson 05, in their order."""
 
-from . import accumulate, average_gradients, rescue, ring_all_reduce, shard, unhang
+from __future__ import annotations
 
-_MODULES = average_gradients, shard, accumulate, unhang, ring_all_reduce, rescue
-EXERCISES = tuple(module.EXERCISE for module in _MODULES)
+from course_utils.exercises import Exercise
+
+from .accumulate import EXERCISE as accumulate
+from .amp_step import EXERCISE as amp_step
+from .checkpoint import EXERCISE as checkpoint
+from .choose_precision import EXERCISE as choose_precision
+from .clipped_step import EXERCISE as clipped_step
+from .follow_scale import EXERCISE as follow_scale
+from .logits_loss import EXERCISE as logits_loss
+from .lost import EXERCISE as lost
+
+EXERCISES: tuple[Exercise, ...] = (
+    lost,
+    amp_step,
+    clipped_step,
+    checkpoint,
+    choose_precision,
+    logits_loss,
+    follow_scale,
+    accumulate,
+)

@@ -2,55 +2,44 @@
 
 from __future__ import annotations
 
-from matplotlib.figure import Figure
+import torch
 
 from course_language import _
-from course_lessons.lesson05 import drawings
-from course_lessons.shared.explorer import Explorer, box, slider
-
-MIB = 2**20
-LINKS = {6e9: "6 GB/s", 1.25e9: _("1.25 GB/s (10 Gbit/s)"), 25e9: "25 GB/s", 300e9: "300 GB/s"}
+from course_lessons.lesson05.drawings import scaled_gradients, share_lost
+from course_lessons.shared.explorer import Explorer, slider
 
 
-def buckets() -> None:
-    """Display an explorer: how much communication backward hides, by link, bucket size and ranks."""
+def loss_scale(gradients: torch.Tensor) -> None:
+    """Display an explorer: the loss scale of these gradients, and what float16 loses.
 
-    def draw(bandwidth: float, cap: int, ranks: int, tied: bool) -> tuple[Figure, str]:
-        """Return the figure for these settings and its alternative text."""
-        layers = {_("layer {i}").format(i=i): 8 * MIB for i in range(8)}
-        if tied:
-            layers = {"embedding": 32 * MIB} | layers
-        return drawings.buckets(layers, 20e-3, bandwidth, ranks=ranks, cap=cap)
-
-    def reached(bandwidth: float, cap: int, ranks: int, tied: bool) -> bool:
-        """Return whether the link is the fastest and the last bucket smaller than another one."""
-        return bandwidth == max(LINKS) and cap in (10 * MIB, 25 * MIB) and not tied
-
+    Parameters
+    ----------
+    gradients
+        Gradients in float32, of any shape; zeros are left out.
+    """
+    kept = gradients.detach().flatten().cpu()
+    powers = range(0, 49, 4)
+    lost = {power: share_lost(kept, 2.0**power) for power in range(49)}
+    good = [power for power, (zeros, infinite) in lost.items() if zeros < 1 and not infinite]
+    guesses = (_("none"), _("two or three"), _("about ten"), _("about thirty"))
+    inside = [power for power in powers if power in good]
+    beyond = min((power for power in powers if power > max(good, default=0)), default=max(powers))
+    ends = {inside[0], beyond} - {0} if inside else set()  # the lowest good scale, and the one after the last
     Explorer(
-        question=_("Eight layers, 64 MiB of gradients, 20 ms of backward. What can never hide behind it?"),
-        guesses=(
-            _("nothing: a fast link hides all"),
-            _("the first bucket"),
-            _("the last bucket"),
-            _("the largest bucket"),
+        question=_(
+            "At how many powers of two is less than 1 % of these gradients lost, and none inf? That's how "
+            "wide the choice is."
         ),
-        controls={
-            "bandwidth": slider(_("link"), sorted(LINKS), 6e9, LINKS.get),
-            "cap": slider(
-                _("bucket"),
-                [m * MIB for m in (1, 10, 25, 100)],
-                25 * MIB,
-                lambda b: f"{b // MIB} MiB",
-            ),
-            "ranks": slider(_("ranks"), [2, 8, 64]),
-            "tied": box(_("an embedding of 32 MiB, ready last")),
-        },
-        draw=draw,
+        guesses=guesses,
+        controls={"power": slider(_("loss scale"), powers, 0, lambda power: f"2^{power}")},
+        draw=lambda power: scaled_gradients(kept, 2.0**power),
         found=_(
-            "The last bucket is full when backward ends, so it always sticks out. Small buckets "
-            "shorten it and pay the latency more often; with one large bucket nothing hides. An "
-            "embedding that is ready last sticks out whole."
-        ),
-        answer=_("the last bucket"),
-        reached=reached,
+            "There are {n_good}, from 2^{min_good} to 2^{max_good}. The scale moves the whole histogram and "
+            "keeps its shape. These are the first layer's gradients. Those of the last layer are larger "
+            "and overflow earlier, and one inf costs the step."
+        ).format(n_good=len(good), min_good=min(good, default=0), max_good=max(good, default=0)),
+        telling={"power": 4},
+        answer=guesses[sum(len(good) >= least for least in (1, 6, 18))],
+        reached=(lambda power: power in ends and power) if ends else None,
+        parts=max(1, len(ends)),
     ).show()

@@ -2,76 +2,84 @@
 
 from __future__ import annotations
 
-import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
-from course_language import _
-from course_lessons.shared.checking import LiveTensors
+from course_lessons.shared.checking import on_ranks
+from course_utils.exercises import Judge
+from course_utils.exercises.forms import ComparesToReference
+from simgpu import cluster
 
 
-class Block(nn.Module):
-    """A residual block, ``width`` features outside and ``inner`` inside: norm, linear, GELU, dropout, linear.
+@dataclass(frozen=True)
+class OnRanks(ComparesToReference):
+    """A check over cases that run on simulated ranks; the results of all ranks are compared.
 
-    Its activations are added to ``watch``, and each call appends to ``calls``, unless these are None.
+    Parameters
+    ----------
+    program
+        Called on each rank as ``program(dist, function, *case)``. A case begins with a sequence that has an
+        item for each rank.
+    hang
+        Returns, for a case, the diagnosis of a deadlock.
     """
 
-    def __init__(self, width: int, inner: int, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.up = nn.Linear(width, inner)
-        self.down = nn.Linear(inner, width)
-        self.dropout = dropout
-        self.watch: LiveTensors | None = None
-        self.calls: list[int] | None = None
+    read: Callable[[Judge, Any], Any] = lambda judge, got: got
+    program: Callable[..., Any] = print
+    hang: Callable[..., str] = lambda *case: "wrong-value"
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` plus the block's output."""
-        if self.calls is not None:
-            self.calls.append(1)
-        normed = self.norm(x)
-        raised = self.up(normed)
-        bent = F.gelu(raised)
-        kept = F.dropout(bent, self.dropout, self.training) if self.dropout else bent
-        if self.watch is not None:
-            self.watch.add(normed, raised, bent, kept)
-        return x + self.down(kept)
+    def __call__(self, answer: Callable[..., Any], judge: Judge) -> None:
+        """Refuse an answer whose result on a rank differs from the reference's."""
+
+        def on_cluster(*case: Any) -> dict[str, Any]:
+            def program(dist: Any, function: Callable[..., Any]) -> Any:
+                return self.program(dist, function, *case)
+
+            return _by_rank(on_ranks(program, answer, len(case[0]), judge, self.hang(*case)))
+
+        super().__call__(on_cluster, judge)
+
+    def values(self, function: Callable[..., Any], safe: bool = False) -> list[Any]:
+        """Return a function's results for each case, a dict by rank."""
+
+        def on_cluster(*case: Any) -> dict[str, Any]:
+            run = cluster.run(lambda dist: self.program(dist, function, *case), len(case[0]))
+            return _by_rank(run)
+
+        return super().values(on_cluster, safe)
 
 
-class _Activations(list):
-    """Stands for memory; a subclass, because a plain list does not support weak references."""
+def _by_rank(run: cluster.Run) -> dict[str, Any]:
+    """Return the results of a run, by names such as ``"rank 0"``."""
+    return {f"rank {rank}": result for rank, result in enumerate(run.results)}
 
 
-class Card:
-    """A fake GPU with memory for a batch of ``most``; records batches tried, and memory kept alive.
+def words(sizes: Sequence[int]) -> str:
+    """Return sizes as text; ``"0"`` if there are none."""
+    return ", ".join(map(str, sizes)) or "0"
 
-    Like a real training, a try holds memory in its frame, in a reference cycle, and in its result.
-    ``left_over`` has the diagnoses of those that were still alive at the next try.
+
+NOT_THERE = -1e9
+"""The value of a tensor's elements until its message has arrived."""
+
+
+class Watched:
+    """A wrapper of a rank's ``dist`` that records the names of the attributes used.
+
+    ``irecv`` first fills the tensor with `NOT_THERE`, so that a use before the message's arrival gives a
+    wrong result.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.tried: list[int] = []
-        self.left_over: set[str] = set()
-        self._held: dict[str, weakref.ref[Any]] = {}
+    def __init__(self, dist: Any, asked: set[str]) -> None:
+        self._dist, self._asked = dist, asked
 
-    def works(self, batch: int) -> Any:
-        """Pretend to train with a batch; return a result, or raise ``torch.OutOfMemoryError``."""
-        self.tried.append(batch)
-        self.left_over |= {name for name, ref in self._held.items() if ref() is not None}
-        if len(self.tried) > 200:
-            raise RuntimeError(_("more than 200 tries"))
-        activations, cycle, result = _Activations(), _Activations(), _Activations()
-        cycle.append(cycle)
-        parts = {"result-kept": result, "held-by-error": activations, "not-collected": cycle}
-        self._held = {name: weakref.ref(part) for name, part in parts.items()}
-        del parts
-        if not isinstance(batch, int) or batch < 1:
-            raise ValueError(_("works({batch!r}): a batch is a whole number from 1 on").format(batch=batch))
-        if batch > self.most:
-            del result
-            raise torch.OutOfMemoryError("CUDA out of memory. (a make-believe card)")
-        return result
+    def __getattr__(self, name: str) -> Any:
+        self._asked.add(name)
+        return getattr(self._dist, name)
+
+    def irecv(self, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Fill the tensor with `NOT_THERE`, then call ``irecv``."""
+        return self._dist.irecv(tensor.fill_(NOT_THERE), *args, **kwargs)

@@ -1,219 +1,148 @@
-"""Drawings of lesson 07: timelines of host and device, and the effect of changes."""
+"""Drawings of lesson 07: the allocator's segments, memory over time, and what saving memory costs."""
 
 from __future__ import annotations
 
-import math
-import textwrap
+import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 
-from course_language import N_, _
-from course_lessons.shared.profiling import Facts
-from course_lessons.shared.roofline import roofline  # noqa: F401  (a drawing of this lesson)
-from course_lessons.shared.traces import Trace
-from course_utils.plots import COLOURS, present
-from course_utils.show import show_table
+from course_language import _
+from course_utils.plots import BLUE, COLOURS, DASHES, MARKERS, log_ticks, present
 from course_utils.timing import seconds
-from simgpu.clock import Span
 
-_DOINGS = {
-    # kind of span: name in the legend, colour, hatching
-    "kernel": (_("computing"), COLOURS[0], ""),
-    "copy": (_("copying"), COLOURS[4], "////"),
-    "operation": (_("PyTorch's operations"), COLOURS[3], ""),
-    "launch": (_("launching"), COLOURS[5], ""),
-    "work": (_("loading"), COLOURS[2], "...."),
-    "wait": (_("waiting"), "#d0d0cc", ""),
-    "phase": ("", "#eeeeea", ""),
-}
+_IN_USE = {"facecolor": BLUE, "edgecolor": "#444444"}
+_IDLE = {"facecolor": "white", "edgecolor": "#444444", "hatch": "///"}
 
 
-def timelines(traces: Mapping[str, Trace]) -> None:
-    """Draw traces below each other, each with its own time axis; one lane for the host and each device
-    engine.
+def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
+    """Draw an allocator's ``most`` largest segments as bars, with the blocks that are in use.
 
-    Spans too short to see are drawn as bars whose height is the share of the time that they cover. ``traces``
-    has for each title a trace, as ``traces.trace`` or ``traces.read`` returns it.
+    ``segments`` is what ``torch.cuda.memory_snapshot()`` returns; if it is empty, a line says so.
     """
-    lanes = {title: trace.lanes or [_("host")] for title, trace in traces.items()}
-    heights = [0.62 + 0.34 * len(names) for names in lanes.values()]
-    size = (8.8, 0.4 + sum(heights))
-    fig, axes = plt.subplots(
-        len(traces), 1, figsize=size, layout="constrained", height_ratios=heights, squeeze=False
-    )
-    legend_boxes: dict[str, Rectangle] = {}
-    trace_texts, binned = [], False
-    for ax, (title, trace) in zip(axes.flat, traces.items(), strict=True):
-        unit, scale = ("ms", 1e3) if trace.seconds >= 1e-3 else ("µs", 1e6)
-        filled = np.zeros((len(lanes[title]), _BINS))
-        for kind, (name, colour, hatch) in _DOINGS.items():
-            look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.4}
-            for y, lane in enumerate(lanes[title]):
-                spans = [s for s in trace.spans if s.kind == kind and s.lane == lane]
-                if not spans:
-                    continue
-                if name:
-                    legend_boxes[name] = Rectangle((0, 0), 1, 1, **look)
-                long = [s for s in spans if s.seconds * _BINS > trace.seconds]
-                shares = _bin_shares([s for s in spans if s.seconds * _BINS <= trace.seconds], trace)
-                if shares.any():
-                    binned = True
-                    at = np.flatnonzero(shares)
-                    width = trace.seconds * scale / _BINS
-                    heights_of = 0.8 * shares[at].clip(0.1, 1)
-                    lows = y + 0.4 - filled[y, at]
-                    ax.bar(at * width, -heights_of, width, lows, align="edge", color=colour)
-                    filled[y, at] += heights_of
-                # A white edge parts neighbours, but would hide a bar that is only a hairline.
-                edges = ["white" if s.seconds > trace.seconds / 150 else "none" for s in long]
-                bars = [((s.start - trace.start) * scale, s.seconds * scale) for s in long]
-                ax.broken_barh(bars, (y - 0.4, 0.8), **{**look, "edgecolor": edges})
-                for (start, length), span in zip(bars, long, strict=True):
-                    if kind == "phase" and span.seconds > trace.seconds / 12:
-                        at = (start + length / 2, y)
-                        ax.annotate(span.name, at, ha="center", va="center", fontsize=8.5)
-        ax.set_yticks(range(len(lanes[title])), [_lane_label(lane) for lane in lanes[title]])
-        ax.set(ylim=(len(lanes[title]) - 0.5, -0.5), xlim=(0, trace.seconds * scale or 1))
-        ax.set_title(
-            _("{title} ({kind}, {unit})").format(title=title, kind=_(trace.kind), unit=unit),
-            fontsize=10,
-        )
-        ax.grid(visible=False)
-        trace_texts.append(
-            _("{title}: {seconds}, device busy {busy:.0%}, host waits {waiting:.0%}").format(
-                title=title,
-                seconds=seconds(trace.seconds),
-                busy=trace.share("kernel"),
-                waiting=trace.share("wait", on_host=True),
-            )
-        )
-    names = [name for name, _, _ in _DOINGS.values() if name in legend_boxes]
-    looks = [legend_boxes[name] for name in names]
-    fig.legend(looks, names, loc="outside upper center", ncols=6, fontsize=9)
-    if binned:
-        note = _("Bars too short to see become one, as high as their share of the time.")
-        fig.supxlabel(note, fontsize=9)
-    present(fig, _("Timelines of host and device. {said}.").format(said="; ".join(trace_texts)))
-
-
-_BINS = 240
-"""Bins of a timeline's duration: a span shorter than one is at most two or three pixels wide."""
-
-
-def _bin_shares(spans: Sequence[Span], trace: Trace) -> np.ndarray:
-    """Return for each of `_BINS` equal parts of a trace the share of it that the spans cover."""
-    edges = np.linspace(0, trace.seconds, _BINS + 1)
-    shares = np.zeros(_BINS)
-    for span in spans:
-        start, end = span.start - trace.start, span.end - trace.start
-        first = int(start / trace.seconds * _BINS)
-        for i in range(first, min(first + 2, _BINS)):
-            shares[i] += max(0.0, min(end, edges[i + 1]) - max(start, edges[i]))
-    return shares / (trace.seconds / _BINS)
-
-
-def _lane_label(lane: str) -> str:
-    """Return a lane's name as it is displayed."""
-    ours = {
-        "compute": _("device"),
-        "host to device": _("to device"),
-        "device to host": _("to host"),
-    }
-    ours["device copy"] = N_("copies")
-    return next((name for words, name in ours.items() if words in lane), lane)
-
-
-def facts(loops: Mapping[str, Facts], kind: str | Sequence[str]) -> None:
-    """Show the `Facts` of loops or recordings as a table, a row for each.
-
-    ``kind`` is ``"measured"``, ``"modelled"`` or ``"published"``; a list if the rows differ.
-    """
-    head = ("", _("per step"), _("device computes"), _("host loads"), _("host waits"))
-    head += (_("of best FLOP/s"), _("of best bytes/s"), _("kernels"), _("each"))
-    rows = []
-    for name, f in loops.items():
-        shares = (f.busy, f.loading, f.waiting, f.flop_share, f.byte_share)
-        written = ("–" if math.isnan(share) else f"{share:.0%}" for share in shares)
-        kernels = f"{f.kernels:.0f}", seconds(f.kernel_seconds)
-        rows.append((name, seconds(f.seconds), *written, *kernels))
-    kinds = [kind] * len(rows) if isinstance(kind, str) else list(kind)
-    alike = len(set(kinds)) == 1
-    if not alike:
-        head += (_("kind"),)
-        rows = [(*row, of) for row, of in zip(rows, kinds, strict=True)]
-    which = _("All {first_kind}; shares").format(first_kind=_(kinds[0])) if alike else _("Shares")
-    note = _("{which} of the time, and of the best rates while the device computes.").format(which=which)
-    if any("–" in row for row in rows):
-        note += _(" –: a recording does not tell.")
-    show_table(head, rows, kinds, note)
-
-
-def busy_but(loops: Mapping[str, tuple[float, float]], kind: str) -> None:
-    """Draw for each loop the share of the time that kernels ran, and its share of the best FLOP/s.
-
-    ``loops`` has for each name these two shares, from 0 to 1; ``kind`` is ``"measured"`` or ``"modelled"``.
-    """
-    fig, ax = plt.subplots(figsize=(7.6, 0.8 * len(loops) + 1.0), layout="constrained")
-    for i, (name, hatch) in enumerate(((_("of the time a kernel ran"), ""), (_("of the best FLOP/s"), "//"))):
-        values = [100 * shares[i] for shares in loops.values()]
-        look = {"color": COLOURS[i], "hatch": hatch, "edgecolor": "white", "label": name}
-        bars = ax.barh(np.arange(len(loops)) + (i - 0.5) * 0.38, values, 0.36, **look)
-        ax.bar_label(bars, [_percent_text(value) for value in values], padding=3, fontsize=9)
-    ax.set_yticks(range(len(loops)), list(loops))
+    largest = sorted(segments, key=lambda segment: segment["total_size"], reverse=True)[:most]
+    if not largest:
+        print(_("No segment is reserved."))
+        return
+    largest.sort(key=lambda segment: segment["address"])
+    fig, ax = plt.subplots(figsize=(7.6, 0.42 * len(largest) + 1.1), layout="constrained")
+    for row, segment in enumerate(largest):
+        for block in segment["blocks"]:
+            look = _IDLE if block["state"] == "inactive" else _IN_USE
+            left = (block["address"] - segment["address"]) / 2**20
+            ax.barh(row, block["size"] / 2**20, left=left, height=0.7, **look)
+    left_out = _(", of {n_segments}").format(n_segments=len(segments)) * (len(segments) > most)
     ax.set(
-        ylim=(len(loops) - 0.5, -0.5),
-        xlim=(0, 115),
-        xlabel=_("share, % ({kind})").format(kind=_(kind)),
+        xlabel=_("MiB from the segment's start"),
+        ylabel=_("segment"),
+        ylim=(len(largest) - 0.5, -0.5),
     )
-    ax.grid(axis="y", visible=False)
-    fig.legend(loc="outside upper center", ncols=2)
+    ax.set_yticks(range(len(largest)), [str(row + 1) for row in range(len(largest))])
+    ax.grid(False)
+    looks = [Rectangle((0, 0), 1, 1, **look) for look in (_IN_USE, _IDLE)]
+    fig.legend(looks, [_("in use"), _("idle, and kept")], loc="outside upper center", ncols=2)
+    used = sum(segment["allocated_size"] for segment in largest) / 2**20
+    total = sum(segment["total_size"] for segment in largest) / 2**20
+    present(
+        fig,
+        _(
+            "{n_largest} segments{left_out}, as bars: {used:.0f} of {total:.0f} MiB are in use; "
+            "what is free lies between pieces in use."
+        ).format(n_largest=len(largest), left_out=left_out, used=used, total=total),
+    )
+
+
+def after_each_batch(used: Mapping[str, Sequence[float]]) -> None:
+    """Draw the MiB in use after each batch of some loops, a line for each loop.
+
+    ``used`` has for each loop's name the values after batch 1, 2, ...; lines that coincide stay visible.
+    """
+    fig, ax = plt.subplots(layout="constrained")
+    styles = itertools.cycle(((7.0, "-"), (4.0, "-"), (1.5, "--")))
+    for (name, values), (width, dash), colour in zip(used.items(), styles, COLOURS, strict=False):
+        ax.plot(range(1, 1 + len(values)), values, dash, color=colour, linewidth=width, label=name)
+    ax.set(xlabel=_("batches so far"), ylabel=_("allocated, MiB"), ylim=(0, None))
+    ax.legend()
+    description = "; ".join(f"{n} {', '.join(f'{v:.1f}' for v in values)}" for n, values in used.items())
+    present(fig, _("MiB in use after each batch of a loop: {each}.").format(each=description))
+
+
+def batch_curve(rows: Sequence[int], peaks: Sequence[float], drawn: Sequence[object], kind: str) -> None:
+    """Draw peak memory in MiB against the rows in a batch, and the curve that the learner has guessed.
+
+    ``drawn`` has the guess for each item of ``rows``, in MiB; what is not a number is left out. ``kind`` is
+    ``"measured"`` or ``"modelled"``.
+    """
+    pairs = zip(rows, drawn, strict=False)
+    guesses = [(n, float(guess)) for n, guess in pairs if isinstance(guess, int | float)]
+    fig, ax = plt.subplots(layout="constrained")
+    slope, start = np.polyfit(rows[-2:], peaks[-2:], 1)
+    ends = [0, rows[-1]], [start, start + slope * rows[-1]]
+    ax.plot(*ends, color="#888888", linewidth=1, label=_("the last two points' line"), zorder=1)
+    ax.plot(
+        rows,
+        peaks,
+        marker=MARKERS[0],
+        linestyle=DASHES[kind],
+        label=_("the peak ({kind})").format(kind=_(kind)),
+    )
+    if guesses:
+        ax.plot(*zip(*guesses, strict=True), marker=MARKERS[1], linestyle="--", label=_("you drew"))
+    ax.set(xlabel=_("rows in the batch"), ylabel=_("peak memory, MiB"), ylim=(0, None))
+    ax.set_xticks(list(rows), [str(n) for n in rows], rotation=45)
+    ax.legend()
+    no_guess_note = "" if guesses else _(" No curve of yours is there to compare.")
+    present(
+        fig,
+        _(
+            "Peak memory is level for small batches, then a straight line up to {last_peak:.0f} MiB for "
+            "{last_row} rows.{said}"
+        ).format(last_peak=peaks[-1], last_row=rows[-1], said=no_guess_note),
+    )
+
+
+def means(costs: Mapping[str, tuple[int, float]], kind: str) -> None:
+    """Draw the peak memory and the time of each method of saving memory, relative to the first.
+
+    ``costs`` has for each method the peak in bytes and the seconds of a step. ``kind`` is ``"measured"`` or
+    ``"modelled"``.
+    """
+    usual, usual_time = next(iter(costs.values()))
+    shares = {name: (peak / usual, time / usual_time) for name, (peak, time) in costs.items()}
+    fig, (left, right) = plt.subplots(
+        1, 2, figsize=(8.8, 0.34 * len(costs) + 0.9), sharey=True, layout="constrained"
+    )
+    places = range(len(costs))
+    memory, time = ([values[i] for values in shares.values()] for i in (0, 1))
+    peaks = [f" {peak / 2**20:.1f} MiB" for peak, _ in costs.values()]
+    left.bar_label(left.barh(places, [100 * share for share in memory], color=BLUE), peaks)
+    left.axvline(100, color="#555555", linewidth=1)
+    left.set(xlabel=_("peak memory, % of the plain step's"), xlim=(0, 136 * max(memory)))
+    left.set_yticks(places, list(costs))
+    left.invert_yaxis()
+    right.plot(time, places, MARKERS[0], color=COLOURS[1])
+    for place, value in zip(places, time, strict=True):
+        beside = {"xytext": (7, 0), "textcoords": "offset points", "va": "center"}
+        right.annotate(f"{value:.2f}×", (value, place), **beside)
+    right.axvline(1, color="#555555", linewidth=1)
+    right.set(
+        xlabel=_("time, × the plain step's {usual_time} ({kind})").format(
+            usual_time=seconds(usual_time), kind=_(kind)
+        ),
+        xscale="log",
+    )
+    right.set_xlim(min(time) / 1.4, max(time) * 2)
+    log_ticks(right.xaxis)
     each = "; ".join(
-        _("{n}: {a:.0%} of the time, {b:.2%} of the best FLOP/s").format(n=n, a=a, b=b)
-        for n, (a, b) in loops.items()
+        _("{name}{peak}, {share:.0%} of the memory in {value:.2f} times the time").format(
+            name=name, peak=peak, share=share, value=value
+        )
+        for (name, (share, value)), peak in zip(shares.items(), peaks, strict=True)
     )
     present(
         fig,
-        _("How long a kernel ran, and how much of the best FLOP/s was reached. {each}.").format(each=each),
+        _("Each way of saving memory by what it saves and what it costs: {each}.").format(each=each),
     )
-
-
-def _percent_text(value: float) -> str:
-    """Return a percentage as text."""
-    if value < 0.01:
-        return _("under 0.01 %")
-    return f"{value:.0f} %" if value >= 1 else f"{value:.2f} %"
-
-
-def changes(gains: Mapping[str, Mapping[str, float]], kind: str) -> None:
-    """Draw a table of the speed-up of each loop by each change.
-
-    ``gains`` has for each loop, for each change, the old time per sample over the new, or nan if the change
-    does not apply; ``kind`` is ``"measured"`` or ``"modelled"``.
-    """
-    names = list(next(iter(gains.values())))
-    values = np.array([[row[name] for name in names] for row in gains.values()])
-    size = (1.15 * len(names) + 2.2, 0.5 * len(gains) + 1.5)
-    fig, ax = plt.subplots(figsize=size, layout="constrained")
-    shades = np.log2(np.nan_to_num(values, nan=1.0).clip(0.125, 8))
-    ax.imshow(shades, cmap="PuOr_r", vmin=-3, vmax=3, aspect="auto", alpha=0.8)
-    for (row, column), value in np.ndenumerate(values):
-        strong = "bold" if value >= 1.2 else "normal"
-        written = "–" if math.isnan(value) else f"{value:.2f}" if value < 10 else f"{value:.0f}"
-        ax.text(column, row, written, ha="center", va="center", weight=strong)
-    ax.set_xticks(range(len(names)), [textwrap.fill(name, 11) for name in names])
-    ax.set_yticks(range(len(gains)), list(gains))
-    ax.xaxis.tick_top()
-    ax.tick_params(length=0)
-    ax.grid(visible=False)
-    ax.spines[:].set_visible(False)
-    ax.set_xlabel(
-        _("times as fast as before ({kind}); bold from 1.2 on; – nothing to change").format(kind=_(kind))
-    )
-    best = "; ".join(
-        f"{loop}: {', '.join(f'{n} {gain:.2g}' for n, gain in row.items() if not math.isnan(gain))}"
-        for loop, row in gains.items()
-    )
-    present(fig, _("Times as fast by each change. {best}.").format(best=best))

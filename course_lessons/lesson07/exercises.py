@@ -1,6 +1,22 @@
 """The exercises of lesson 07, in their order."""
 
-from . import event_seconds, mend_a, mend_b, mend_c, mend_d, mend_e, mend_f, mfu, regime
+from . import (
+    average_loss,
+    batch_that_fits,
+    checkpointed,
+    diagnose,
+    frugal_step,
+    largest_batch,
+    state_bytes,
+)
 
-_MODULES = event_seconds, regime, mfu, mend_a, mend_b, mend_c, mend_d, mend_e, mend_f
+_MODULES = (
+    state_bytes,
+    average_loss,
+    diagnose,
+    checkpointed,
+    largest_batch,
+    batch_that_fits,
+    frugal_step,
+)
 EXERCISES = tuple(module.EXERCISE for module in _MODULES)

@@ -1,189 +1,219 @@
-"""Drawings of lesson 08: the learner's own measurements, and the progress table."""
+"""Drawings of lesson 08: timelines of host and device, and the effect of changes."""
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
-import torch
+import numpy as np
+from matplotlib.patches import Rectangle
 
-from course_language import _
-from course_utils import progress_file
-from course_utils.course import load_course
-from course_utils.exercises import lesson
-from course_utils.exercises.exercise import LEVELS
-from course_utils.exercises.judge import Todo
-from course_utils.number_format import amount, seconds
-from course_utils.plots import BLUE, GREEN, ORANGE, curves, present
-from course_utils.show import Bundle, show, show_table, table
-from course_utils.timing import kind_of
+from course_language import N_, _
+from course_lessons.shared.profiling import Facts
+from course_lessons.shared.roofline import roofline  # noqa: F401  (a drawing of this lesson)
+from course_lessons.shared.traces import Trace
+from course_utils.plots import COLOURS, present
+from course_utils.show import show_table
+from course_utils.timing import seconds
+from simgpu.clock import Span
 
-Row = tuple[int, float, float, float]
+_DOINGS = {
+    # kind of span: name in the legend, colour, hatching
+    "kernel": (_("computing"), COLOURS[0], ""),
+    "copy": (_("copying"), COLOURS[4], "////"),
+    "operation": (_("PyTorch's operations"), COLOURS[3], ""),
+    "launch": (_("launching"), COLOURS[5], ""),
+    "work": (_("loading"), COLOURS[2], "...."),
+    "wait": (_("waiting"), "#d0d0cc", ""),
+    "phase": ("", "#eeeeea", ""),
+}
 
 
-def written(value: object, name: str) -> bool:
-    """Return whether an exercise's function returned a result; if not, print that it is still to be written.
+def timelines(traces: Mapping[str, Trace]) -> None:
+    """Draw traces below each other, each with its own time axis; one lane for the host and each device
+    engine.
 
-    Parameters
-    ----------
-    value
-        The return value of the learner's function.
-    name
-        The function's name.
+    Spans too short to see are drawn as bars whose height is the share of the time that they cover. ``traces``
+    has for each title a trace, as ``traces.trace`` or ``traces.read`` returns it.
     """
-    if value is None or isinstance(value, Todo):
-        print(_("Write `{name}` above: then this cell shows what it found.").format(name=name))
-        return False
-    return True
-
-
-def speed_ups(rows: Sequence[Row], device: torch.device) -> None:
-    """Draw the speed-up over the CPU against the matrix size.
-
-    Parameters
-    ----------
-    rows
-        Tuples of size, seconds on the CPU, seconds on the device, and speed-up.
-    device
-        The device compared with the CPU.
-    """
-    kind = kind_of(device)
-    name = _("speed-up of {device}").format(device=device)
-    ratios = ", ".join(f"{n}: {ratio:.3g}" for n, *_, ratio in rows)
-    curves(
-        {name: ([row[0] for row in rows], [row[3] for row in rows])},
-        xlabel=_("n, of two n × n matrices"),
-        ylabel=_("CPU time / device time"),
-        alt=_("The speed-up of {device} over the CPU against the size: {ratios}.").format(
-            device=device, ratios=ratios
-        ),
-        log="xy",
-        kinds={name: kind},
-        reference=(1, _("as fast as the CPU")),
+    lanes = {title: trace.lanes or [_("host")] for title, trace in traces.items()}
+    heights = [0.62 + 0.34 * len(names) for names in lanes.values()]
+    size = (8.8, 0.4 + sum(heights))
+    fig, axes = plt.subplots(
+        len(traces), 1, figsize=size, layout="constrained", height_ratios=heights, squeeze=False
     )
-
-
-def comparison(results: Mapping[str, tuple[Sequence[float], float, float]], kind: str) -> None:
-    """Show a table of formats: accuracies with their range, time and peak memory.
-
-    Parameters
-    ----------
-    results
-        For each format the accuracies in percent, the median seconds and the peak in bytes.
-    kind
-        ``"measured"`` or ``"modelled"``: what the times and peaks are.
-    """
-    rows = [
-        (
-            name,
-            _("{share:.1f} ({min_scores:.1f} to {max_scores:.1f})").format(
-                share=sum(scores) / len(scores), min_scores=min(scores), max_scores=max(scores)
-            ),
-            seconds(time),
-            amount(peak, "B") if peak else _("not metered"),
+    legend_boxes: dict[str, Rectangle] = {}
+    trace_texts, binned = [], False
+    for ax, (title, trace) in zip(axes.flat, traces.items(), strict=True):
+        unit, scale = ("ms", 1e3) if trace.seconds >= 1e-3 else ("µs", 1e6)
+        filled = np.zeros((len(lanes[title]), _BINS))
+        for kind, (name, colour, hatch) in _DOINGS.items():
+            look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.4}
+            for y, lane in enumerate(lanes[title]):
+                spans = [s for s in trace.spans if s.kind == kind and s.lane == lane]
+                if not spans:
+                    continue
+                if name:
+                    legend_boxes[name] = Rectangle((0, 0), 1, 1, **look)
+                long = [s for s in spans if s.seconds * _BINS > trace.seconds]
+                shares = _bin_shares([s for s in spans if s.seconds * _BINS <= trace.seconds], trace)
+                if shares.any():
+                    binned = True
+                    at = np.flatnonzero(shares)
+                    width = trace.seconds * scale / _BINS
+                    heights_of = 0.8 * shares[at].clip(0.1, 1)
+                    lows = y + 0.4 - filled[y, at]
+                    ax.bar(at * width, -heights_of, width, lows, align="edge", color=colour)
+                    filled[y, at] += heights_of
+                # A white edge parts neighbours, but would hide a bar that is only a hairline.
+                edges = ["white" if s.seconds > trace.seconds / 150 else "none" for s in long]
+                bars = [((s.start - trace.start) * scale, s.seconds * scale) for s in long]
+                ax.broken_barh(bars, (y - 0.4, 0.8), **{**look, "edgecolor": edges})
+                for (start, length), span in zip(bars, long, strict=True):
+                    if kind == "phase" and span.seconds > trace.seconds / 12:
+                        at = (start + length / 2, y)
+                        ax.annotate(span.name, at, ha="center", va="center", fontsize=8.5)
+        ax.set_yticks(range(len(lanes[title])), [_lane_label(lane) for lane in lanes[title]])
+        ax.set(ylim=(len(lanes[title]) - 0.5, -0.5), xlim=(0, trace.seconds * scale or 1))
+        ax.set_title(
+            _("{title} ({kind}, {unit})").format(title=title, kind=_(trace.kind), unit=unit),
+            fontsize=10,
         )
-        for name, (scores, time, peak) in results.items()
-    ]
-    head = (
-        _("format"),
-        _("accuracy, %, {n_first_value} seeds").format(n_first_value=len(next(iter(results.values()))[0])),
-        _("time"),
-        _("peak"),
-    )
-    note = _("Accuracies are measured, times and peaks {kind}.").format(kind=_(kind))
-    show_table(head, rows, [kind] * len(rows), note)
+        ax.grid(visible=False)
+        trace_texts.append(
+            _("{title}: {seconds}, device busy {busy:.0%}, host waits {waiting:.0%}").format(
+                title=title,
+                seconds=seconds(trace.seconds),
+                busy=trace.share("kernel"),
+                waiting=trace.share("wait", on_host=True),
+            )
+        )
+    names = [name for name, _, _ in _DOINGS.values() if name in legend_boxes]
+    looks = [legend_boxes[name] for name in names]
+    fig.legend(looks, names, loc="outside upper center", ncols=6, fontsize=9)
+    if binned:
+        note = _("Bars too short to see become one, as high as their share of the time.")
+        fig.supxlabel(note, fontsize=9)
+    present(fig, _("Timelines of host and device. {said}.").format(said="; ".join(trace_texts)))
 
 
-def memory_fit(
-    batches: Sequence[int], peaks: Sequence[float], line: tuple[float, float], capacity: float
-) -> None:
-    """Draw measured peaks, the line fitted to them, and the batch size at which it reaches a card's capacity.
+_BINS = 240
+"""Bins of a timeline's duration: a span shorter than one is at most two or three pixels wide."""
 
-    Parameters
-    ----------
-    batches, peaks
-        Batch sizes, and peak memory in bytes.
-    line
-        Intercept, and slope per sample, in bytes.
-    capacity
-        The card's memory in bytes.
+
+def _bin_shares(spans: Sequence[Span], trace: Trace) -> np.ndarray:
+    """Return for each of `_BINS` equal parts of a trace the share of it that the spans cover."""
+    edges = np.linspace(0, trace.seconds, _BINS + 1)
+    shares = np.zeros(_BINS)
+    for span in spans:
+        start, end = span.start - trace.start, span.end - trace.start
+        first = int(start / trace.seconds * _BINS)
+        for i in range(first, min(first + 2, _BINS)):
+            shares[i] += max(0.0, min(end, edges[i + 1]) - max(start, edges[i]))
+    return shares / (trace.seconds / _BINS)
+
+
+def _lane_label(lane: str) -> str:
+    """Return a lane's name as it is displayed."""
+    ours = {
+        "compute": _("device"),
+        "host to device": _("to device"),
+        "device to host": _("to host"),
+    }
+    ours["device copy"] = N_("copies")
+    return next((name for words, name in ours.items() if words in lane), lane)
+
+
+def facts(loops: Mapping[str, Facts], kind: str | Sequence[str]) -> None:
+    """Show the `Facts` of loops or recordings as a table, a row for each.
+
+    ``kind`` is ``"measured"``, ``"modelled"`` or ``"published"``; a list if the rows differ.
     """
-    peaks = [peak / 2**20 for peak in peaks]
-    fixed, per_sample, capacity = (value / 2**20 for value in (*line, capacity))
-    full = (capacity - fixed) / per_sample
-    fig, ax = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
-    ax.plot([0, full], [fixed, capacity], color=BLUE, label=_("the line"))
-    ax.plot(batches, peaks, "o", color=ORANGE, label=_("metered"))
-    ax.axhline(capacity, color="#000000", linestyle="--", linewidth=1.2)
-    ax.text(0, capacity, _(" the card"), va="bottom")
-    ax.plot([full, full], [0, capacity], color=GREEN, linestyle=":")
-    ax.text(full, 0.06 * capacity, _("{full:,.0f} samples ").format(full=full), ha="right", color=GREEN)
-    ax.set(xlabel=_("batch size"), ylabel=_("peak, MiB"), xlim=(0, None), ylim=(0, 1.15 * capacity))
-    ax.legend(loc="center left")
+    head = ("", _("per step"), _("device computes"), _("host loads"), _("host waits"))
+    head += (_("of best FLOP/s"), _("of best bytes/s"), _("kernels"), _("each"))
+    rows = []
+    for name, f in loops.items():
+        shares = (f.busy, f.loading, f.waiting, f.flop_share, f.byte_share)
+        written = ("–" if math.isnan(share) else f"{share:.0%}" for share in shares)
+        kernels = f"{f.kernels:.0f}", seconds(f.kernel_seconds)
+        rows.append((name, seconds(f.seconds), *written, *kernels))
+    kinds = [kind] * len(rows) if isinstance(kind, str) else list(kind)
+    alike = len(set(kinds)) == 1
+    if not alike:
+        head += (_("kind"),)
+        rows = [(*row, of) for row, of in zip(rows, kinds, strict=True)]
+    which = _("All {first_kind}; shares").format(first_kind=_(kinds[0])) if alike else _("Shares")
+    note = _("{which} of the time, and of the best rates while the device computes.").format(which=which)
+    if any("–" in row for row in rows):
+        note += _(" –: a recording does not tell.")
+    show_table(head, rows, kinds, note)
+
+
+def busy_but(loops: Mapping[str, tuple[float, float]], kind: str) -> None:
+    """Draw for each loop the share of the time that kernels ran, and its share of the best FLOP/s.
+
+    ``loops`` has for each name these two shares, from 0 to 1; ``kind`` is ``"measured"`` or ``"modelled"``.
+    """
+    fig, ax = plt.subplots(figsize=(7.6, 0.8 * len(loops) + 1.0), layout="constrained")
+    for i, (name, hatch) in enumerate(((_("of the time a kernel ran"), ""), (_("of the best FLOP/s"), "//"))):
+        values = [100 * shares[i] for shares in loops.values()]
+        look = {"color": COLOURS[i], "hatch": hatch, "edgecolor": "white", "label": name}
+        bars = ax.barh(np.arange(len(loops)) + (i - 0.5) * 0.38, values, 0.36, **look)
+        ax.bar_label(bars, [_percent_text(value) for value in values], padding=3, fontsize=9)
+    ax.set_yticks(range(len(loops)), list(loops))
+    ax.set(
+        ylim=(len(loops) - 0.5, -0.5),
+        xlim=(0, 115),
+        xlabel=_("share, % ({kind})").format(kind=_(kind)),
+    )
+    ax.grid(axis="y", visible=False)
+    fig.legend(loc="outside upper center", ncols=2)
+    each = "; ".join(
+        _("{n}: {a:.0%} of the time, {b:.2%} of the best FLOP/s").format(n=n, a=a, b=b)
+        for n, (a, b) in loops.items()
+    )
     present(
         fig,
-        _(
-            "Peak memory against batch size: points from {first_batche} to {last_batche} samples on a line "
-            "from {fixed:.1f} MiB that meets the card's {capacity:,.0f} MiB at {full:,.0f} samples."
-        ).format(
-            first_batche=batches[0],
-            last_batche=batches[-1],
-            fixed=fixed,
-            capacity=capacity,
-            full=full,
-        ),
+        _("How long a kernel ran, and how much of the best FLOP/s was reached. {each}.").format(each=each),
     )
 
 
-def gradient_gaps(gaps: Mapping[str, Mapping[str, float]]) -> None:
-    """Draw the relative errors of accumulated gradients against those of the whole batch (log scale).
+def _percent_text(value: float) -> str:
+    """Return a percentage as text."""
+    if value < 0.01:
+        return _("under 0.01 %")
+    return f"{value:.0f} %" if value >= 1 else f"{value:.2f} %"
 
-    Parameters
-    ----------
-    gaps
-        For each way of splitting the batch, the relative error of each network.
+
+def changes(gains: Mapping[str, Mapping[str, float]], kind: str) -> None:
+    """Draw a table of the speed-up of each loop by each change.
+
+    ``gains`` has for each loop, for each change, the old time per sample over the new, or nan if the change
+    does not apply; ``kind`` is ``"measured"`` or ``"modelled"``.
     """
-    networks = list(next(iter(gaps.values())))
-    fig, ax = plt.subplots(figsize=(7.2, 0.55 * len(networks) + 1.3), layout="constrained")
-    for i, (way, values) in enumerate(gaps.items()):
-        positions = [k + 0.36 * (i - (len(gaps) - 1) / 2) for k in range(len(networks))]
-        heights = [max(value, 1e-9) for value in values.values()]
-        ax.barh(positions, heights, height=0.32, color=(BLUE, ORANGE)[i % 2], label=way, left=1e-9)
-        for position, height in zip(positions, heights, strict=True):
-            ax.text(1.15 * height, position, f"{height:.2g}", va="center", fontsize=9)
-    ax.set(xscale="log", xlim=(1e-9, 30), yticks=range(len(networks)), yticklabels=networks)
-    ax.set_xlabel(_("norm of the difference / norm of the gradient (logarithmic scale)"))
-    ax.invert_yaxis()
-    ax.grid(axis="y", visible=False)
-    fig.legend(loc="outside upper center", ncols=len(gaps))
-    each = "; ".join(
-        f"{way}: " + ", ".join(f"{name} {value:.2g}" for name, value in values.items())
-        for way, values in gaps.items()
+    names = list(next(iter(gains.values())))
+    values = np.array([[row[name] for name in names] for row in gains.values()])
+    size = (1.15 * len(names) + 2.2, 0.5 * len(gains) + 1.5)
+    fig, ax = plt.subplots(figsize=size, layout="constrained")
+    shades = np.log2(np.nan_to_num(values, nan=1.0).clip(0.125, 8))
+    ax.imshow(shades, cmap="PuOr_r", vmin=-3, vmax=3, aspect="auto", alpha=0.8)
+    for (row, column), value in np.ndenumerate(values):
+        strong = "bold" if value >= 1.2 else "normal"
+        written = "–" if math.isnan(value) else f"{value:.2f}" if value < 10 else f"{value:.0f}"
+        ax.text(column, row, written, ha="center", va="center", weight=strong)
+    ax.set_xticks(range(len(names)), [textwrap.fill(name, 11) for name in names])
+    ax.set_yticks(range(len(gains)), list(gains))
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.grid(visible=False)
+    ax.spines[:].set_visible(False)
+    ax.set_xlabel(
+        _("times as fast as before ({kind}); bold from 1.2 on; – nothing to change").format(kind=_(kind))
     )
-    present(fig, _("Gaps between accumulated and whole gradients, as bars. {each}.").format(each=each))
-
-
-def progress_by_level() -> None:
-    """Show a table of solved exercises by lesson and level."""
-    solved_ids = progress_file.solved()
-    rows, totals = [], {level: [0, 0] for level in LEVELS}
-    for entry in load_course().lessons:
-        exercises = list(lesson(entry.id))
-        counts = {level: [0, 0] for level in LEVELS}
-        for exercise in exercises:
-            for tally in (counts, totals):
-                tally[exercise.level][0] += exercise.id in solved_ids
-                tally[exercise.level][1] += 1
-        if exercises:
-            rows.append((entry.id, entry.title, *(_solved_text(*counts[level]) for level in LEVELS)))
-    rows.append(("", _("together"), *(_solved_text(*totals[level]) for level in LEVELS)))
-    text, page = table(("", _("Lesson"), *LEVELS.values()), rows)
-    where = _("Kept in {progress_file}, on this machine only.").format(
-        progress_file=progress_file.progress_file()
+    best = "; ".join(
+        f"{loop}: {', '.join(f'{n} {gain:.2g}' for n, gain in row.items() if not math.isnan(gain))}"
+        for loop, row in gains.items()
     )
-    show(Bundle(text=f"{text}\n{where}", html=f"{page}<div style='opacity:.75'>{where}</div>"))
-
-
-def _solved_text(solved: int, total: int) -> str:
-    """Return "n of m" as text, or ``""`` if m is 0."""
-    return _("{solved} of {total}").format(solved=solved, total=total) if total else ""
+    present(fig, _("Times as fast by each change. {best}.").format(best=best))

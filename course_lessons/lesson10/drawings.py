@@ -1,257 +1,254 @@
-"""Drawings of lesson 10: memory by ZeRO stage, FSDP's step, a device mesh, a pipeline, the efficiency of
-many GPUs, and causal attention.
-"""
+"""Drawings of lesson 10: the ladder, runs to a target accuracy, and the report card."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import matplotlib.pyplot as plt
-import numpy as np
+import torch
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import PathPatch, Rectangle
-from matplotlib.path import Path
 
 from course_language import N_, _
-from course_utils.number_format import amount
-from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, curves, present
-from simgpu.cluster import Run
+from course_utils.plots import BLUE, GREEN, ORANGE, log_ticks, present
 
-from . import timeline
-
-_HATCHES = ("", "////", "....")
-_COLOURS = (ORANGE, "////"), (COLOURS[3], "...."), (BLUE, ""), (COLOURS[5], "")
-_LOOKS = dict(zip((N_("gather"), N_("scatter"), N_("forward"), N_("backward")), _COLOURS, strict=True))
+COUNTED = (N_("images"), N_("letters"))
+"""The units that a ladder counts per second."""
 
 
-def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figure, str]:
-    """Return a figure of the memory on each rank, and its alternative text.
+class Height(NamedTuple):
+    """A rung as it is drawn.
 
-    ``cases`` has for each name the bytes on a rank by kind of tensor; ``card`` is a card's memory in bytes.
+    ``reached`` is its rate in images per second: lower quartile, median and upper quartile, or None if it was
+    not measured. ``factor`` is its speed-up over the kept loop below. ``guess`` is the rate by the learner's
+    prediction.
     """
-    fig, ax = plt.subplots(figsize=(8.8, 0.55 * len(cases) + 1.5))
-    fig.subplots_adjust(left=0.19, right=0.98, top=0.86, bottom=0.17)  # quicker than to lay it out
-    longest = max([card, *(sum(parts.values()) for parts in cases.values())]) / 1e9
-    for row, parts in enumerate(cases.values()):
-        left = 0.0
-        for number, (kind, size) in enumerate(parts.items()):
-            look = {"color": COLOURS[number], "hatch": _HATCHES[number % 3], "edgecolor": "white"}
-            label = kind if row == 0 else None
-            ax.barh(row, size / 1e9, left=left, height=0.66, linewidth=0.8, label=label, **look)
-            left += size / 1e9
-        box = {"facecolor": "#fdfdfb", "edgecolor": "none", "pad": 1.0}
-        place = left + 0.012 * longest
-        ax.text(place, row, amount(left, "GB"), va="center", fontsize=9.5, bbox=box)
-    ax.axvline(
-        card / 1e9,
-        color="#333333",
-        linestyle="--",
-        label=_("a card's {card:g} GB").format(card=card / 1e9),
-    )
-    ax.set_yticks(range(len(cases)), list(cases))
-    ax.locator_params("x", nbins=5)
-    ax.set(xlim=(0, 1.12 * longest), ylim=(len(cases) - 0.5, -0.5), xlabel=_("GB on each rank"))
-    ax.grid(axis="y", visible=False)
-    fig.legend(loc="upper center", ncols=4, fontsize=9.5)
-    totals = _("; ").join(
-        f"{name} {amount(sum(parts.values()) / 1e9, 'GB')}" for name, parts in cases.items()
-    )
-    return fig, _("Bytes on each rank, beside a card of {card:g} GB: {told}.").format(
-        card=card / 1e9, told=totals
-    )
+
+    name: str
+    reached: tuple[float, ...] | None
+    kept: bool
+    factor: float | None = None
+    guess: float | None = None
 
 
-def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tuple[Figure, str]:
-    """Return a figure of an FSDP step, with and without resharding after forward, and its alternative text.
+def ladder(heights: Sequence[Height], limit: float | None = None, unit: str = COUNTED[0]) -> None:
+    """Draw a ladder from bottom to top: images per second, rung by rung.
 
-    The arguments are those of `timeline.step`.
+    Parameters
+    ----------
+    heights
+        The rungs, the first loop first.
+    limit
+        The upper limit of images per second, or the letters per second at an MFU of 100 %, if known.
+    unit
+        The unit that is counted: one of `COUNTED`.
     """
-    fig, axes = plt.subplots(2, 1, figsize=(8.8, 5.2))
-    fig.subplots_adjust(left=0.14, right=0.98, top=0.86, bottom=0.1, hspace=0.28)
-    steps = [timeline.step(layers, gather, compute, reshard) for reshard in (True, False)]
-    most = max(step.peak for step in steps)
-    for ax, step, reshard in zip(axes, steps, (True, False), strict=True):
-        _draw_step(ax, step, most)
-        ax.set_title(f"reshard_after_forward={reshard}", fontsize=10.5, loc="left")
-        ax.set_xlim(0, 1.02 * max(step.seconds for step in steps))
-    axes[0].set_xticks([])  # ticks take half of the time to draw
-    axes[1].locator_params("x", nbins=4)
-    axes[1].set_xlabel(
-        _("time (modelled; a layer's forward takes {compute:g}, gathering it {gather:g})").format(
-            compute=compute, gather=gather
+    fig, ax = plt.subplots(figsize=(8.2, 0.33 * len(heights) + 1.5), layout="constrained")
+    _draw_rungs(ax, heights, limit, unit)
+    fig.legend(loc="outside upper center", ncols=5, fontsize=9)
+    present(
+        fig,
+        _("The ladder, from the bottom up. {summary}").format(summary=_summary(heights, limit, unit)),
+    )
+
+
+def report_card(
+    heights: Sequence[Height],
+    title: str,
+    results: Mapping[str, str],
+    headlines: Sequence[str],
+    path: Path,
+    unit: str = COUNTED[0],
+) -> None:
+    """Draw some results in large print, the ladder, and the other results below; save and display the figure.
+
+    Parameters
+    ----------
+    heights
+        The rungs, the first loop first.
+    title
+        The title: machine, version and date.
+    results
+        The results as text, by name.
+    headlines
+        The names of the results in large print.
+    path
+        The PNG file to write.
+    unit
+        The unit that is counted: one of `COUNTED`.
+    """
+    large = [name for name in headlines if name in results]
+    small = [name for name in results if name not in large]
+    tall = (1.1 if large else 0.1, 0.3 * len(heights) + 0.9, 0.25 * len(small) + 0.3)
+    fig, (top, ax, below) = plt.subplots(
+        3, 1, figsize=(8.2, sum(tall) + 0.9), layout="constrained", height_ratios=tall
+    )
+    fig.suptitle(textwrap.fill(_("Capstone · {title}").format(title=title), 90), fontsize=10.5)
+    for column, name in enumerate(large):
+        x = (column + 0.5) / len(large)
+        figure = re.split(r" ?[(（]", results[name])[0]
+        top.text(x, 0.65, figure, ha="center", va="center", fontsize=25, weight="bold", color=BLUE)
+        caption = textwrap.fill(name, 84 // len(large))
+        top.text(x, 0.32, caption, ha="center", va="top", fontsize=9.5)
+    _draw_rungs(ax, heights, None, unit)
+    ax.legend(loc="lower right", fontsize=8.5, frameon=True, facecolor="#fdfdfb", framealpha=1)
+    for row, name in enumerate(small):
+        y = 1 - (row + 0.5) / len(small)
+        below.text(0.33, y, name, ha="right", va="center", fontsize=9.5)
+        below.text(0.35, y, results[name], va="center", fontsize=9.5, weight="bold")
+    for empty in (top, below):
+        empty.axis("off")
+    fig.savefig(path, dpi=150)
+    each = _("; ").join(f"{name}{_(': ')}{value}" for name, value in results.items())
+    present(
+        fig,
+        _("Report card of {title}. {summary} {each}.").format(
+            title=title, summary=_summary(heights, None, unit), each=each
+        ),
+    )
+
+
+def _draw_rungs(ax: Axes, heights: Sequence[Height], limit: float | None, unit: str) -> None:
+    """Draw the measured rungs on an axis."""
+    labels: set[str] = set()
+
+    def once(label: str) -> str:
+        """Return a label at its first use, then ``""``, so that the legend has it once."""
+        new = label not in labels
+        labels.add(label)
+        return label if new else ""
+
+    measured = [rung for rung in heights if rung.reached]
+    stands = measured[0].reached[1] if measured else 1.0
+    for y, rung in enumerate(measured):
+        low, middle, high = rung.reached
+        grey = once(_("from the best loop before")) if y else ""
+        ax.plot([stands, middle], [y, y], color="#bbbbbb", linewidth=3, zorder=1, label=grey)
+        ax.errorbar(
+            middle,
+            y,
+            xerr=[[middle - low], [high - middle]],
+            fmt="o",
+            color=BLUE if rung.kept else ORANGE,
+            markerfacecolor=BLUE if rung.kept else "white",
+            capsize=4,
+            markersize=8,
+            label=once(_("kept") if rung.kept else _("left out")),
         )
-    )
-    boxes = [
-        Rectangle((0, 0), 1, 1, facecolor=colour, hatch=hatch, edgecolor="white")
-        for colour, hatch in _LOOKS.values()
-    ]
-    fig.legend(boxes, list(_LOOKS), loc="upper center", ncols=4, fontsize=9.5)
-    peak_texts = [_("{peak} layers or gradients whole at most").format(peak=step.peak) for step in steps]
-    return (
-        fig,
-        _(
-            "A step of FSDP with {layers} layers, network and compute side by side, and beneath how many "
-            "layers are whole (modelled). Freed after forward: {freed_peak}, done after {freed_seconds:g}. "
-            "Kept: {kept_peak}, done after {kept_seconds:g}."
-        ).format(
-            layers=layers,
-            freed_peak=peak_texts[0],
-            freed_seconds=steps[0].seconds,
-            kept_peak=peak_texts[1],
-            kept_seconds=steps[1].seconds,
-        ),
-    )
-
-
-def _draw_step(ax: Axes, step: timeline.Timeline, most: int) -> None:
-    """Draw one step: network, compute, and the number of whole layers; ``most`` of them fill the height."""
-    for what, (colour, hatch) in _LOOKS.items():
-        corners = []
-        for bar in (bar for bar in step.bars if bar.what == what):
-            row = (timeline.NETWORK, timeline.COMPUTE).index(bar.lane)
-            low, high = row - 0.4, row + 0.4
-            corners.append([(x, y) for x in (bar.start, bar.end) for y in (low, high)])
-            _draw_label(ax, (bar.start + bar.end) / 2, row, str(bar.layer))
-        bars = Path.make_compound_path_from_polys(np.array(corners)[:, [0, 1, 3, 2]])
-        look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.8}
-        ax.add_artist(PathPatch(bars, **look))  # all in one: each hatch takes its time
-    moments, counts = zip(*step.whole, (step.seconds, 0), strict=True)
-    tops = [3 - 1.4 * count / most for count in counts]
-    ax.fill_between(moments, tops, 3, step="post", facecolor=GREEN, alpha=0.5, linewidth=0)
-    top = next(moment for moment, count in step.whole if count == step.peak)
-    ax.text(top, 2.95, _(" {peak} at most").format(peak=step.peak), fontsize=8.5)
-    ax.set_yticks((0, 1, 2.5), (_("network"), "compute", _("whole")))
-    ax.set(ylim=(3.05, -0.5))
-    ax.grid(visible=False)
-
-
-def _draw_label(ax: Axes, x: float, y: float, text: str, size: float = 8.5) -> None:
-    """Draw a text on a light background, centred."""
-    box = {"facecolor": "#fdfdfb", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
-    ax.text(x, y, text, ha="center", va="center", fontsize=size, bbox=box)
-
-
-def mesh(dimensions: Mapping[str, int], doing: Mapping[str, str]) -> None:
-    """Draw a two-dimensional device mesh: its ranks, and the use of each dimension.
-
-    ``dimensions`` has the sizes of two named dimensions, rows first; ``doing`` has, for the same names, a
-    text that says what the ranks along that dimension do.
-    """
-    (down, rows), (across, columns) = dimensions.items()
-    fig, ax = plt.subplots(figsize=(8.8, 0.8 * rows + 1.5), layout="constrained")
-    for row in range(rows):
-        place = (-0.46, row - 0.36)
-        ax.add_patch(Rectangle(place, columns - 0.08, 0.72, facecolor=COLOURS[5], alpha=0.3))
-        for column in range(columns):
-            place = (column - 0.36, row - 0.24)
-            ax.add_patch(Rectangle(place, 0.72, 0.48, facecolor=BLUE, edgecolor="white"))
-            name = f"rank {row * columns + column}"
-            ax.text(column, row, name, color="white", ha="center", va="center")
-    arrow = {"arrowstyle": "<->", "linewidth": 1.6}
-    ends = (-0.46, -0.62), (columns - 0.54, -0.62)
-    ax.annotate("", *ends, arrowprops={**arrow, "color": "#333333"})
-    words = f"{across} ({columns}): {doing[across]}"
-    ax.text((columns - 1) / 2, -0.7, words, ha="center", va="bottom")
-    ends = (-0.72, -0.36), (-0.72, rows - 0.64)
-    ax.annotate("", *ends, arrowprops={**arrow, "color": ORANGE})
-    words = f"{down} ({rows}){_(': ').rstrip()}\n{doing[down]}"
-    ax.text(-0.82, (rows - 1) / 2, words, ha="right", va="center", color="#a34400")
-    ax.set(xlim=(-0.6 * columns, columns - 0.45), ylim=(rows - 0.55, -1.05))
-    ax.set_axis_off()
-    present(
-        fig,
-        _(
-            "A mesh of {rows} × {columns} ranks. Along {across}, the rows: {rows_do}. "
-            "Along {down}, the columns: {columns_do}."
-        ).format(
-            rows=rows,
-            columns=columns,
-            across=across,
-            rows_do=doing[across],
-            down=down,
-            columns_do=doing[down],
-        ),
-    )
-
-
-def pipeline(run: Run) -> None:
-    """Draw what each stage of a pipeline computes when, from a run of the simulated cluster.
-
-    Names of computations must be F (forward) or B (backward) and the micro-batch's number, such as ``"F0"``.
-    """
-    stages = len(run.results)
-    fig, ax = plt.subplots(figsize=(8.8, 0.5 * stages + 1.3), layout="constrained")
-    busy = [0.0] * stages
-    for span in run.spans:
-        if span.kind == "compute":
-            colour, hatch = (BLUE, "") if span.name.startswith("F") else (ORANGE, "////")
-            width = 1e3 * (span.end - span.start)
-            look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.8}
-            ax.add_patch(Rectangle((1e3 * span.start, span.rank - 0.4), width, 0.8, **look))
-            number = span.name[1:]
-            if width > 7 * len(number) * run.seconds:  # else it would run into the next one's
-                size = 8.5 if width > 11 * len(number) * run.seconds else 6.5
-                _draw_label(ax, 500 * (span.start + span.end), span.rank, number, size)
-            busy[span.rank] += span.end - span.start
-    ax.set_yticks(range(stages), [_("stage {n}").format(n=n) for n in range(stages)])
-    ax.set(xlim=(0, 1e3 * run.seconds), ylim=(stages - 0.5, -0.5), xlabel=_("ms (modelled)"))
+        if rung.guess:
+            ax.plot(rung.guess, y, "|", color=GREEN, markersize=14, label=once(_("predicted")))
+        if rung.factor:
+            place = ax.get_yaxis_transform()
+            ax.text(1.01, y, f"{rung.factor:.2f}×", transform=place, va="center", fontsize=9.5)
+        if rung.kept:
+            stands = middle
+    if limit:
+        allowed = _("the floor allows") if unit == COUNTED[0] else _("MFU of 100 %")
+        ax.axvline(limit, color="black", linestyle=":", label=allowed)
+    ax.set_xscale("log")
+    ax.set_yticks(range(len(measured)), [rung.name for rung in measured])
+    ax.set(ylim=(-0.6, len(measured) - 0.4), xlabel=_axis_label(heights, unit))
     ax.grid(axis="y", visible=False)
-    boxes = [
-        Rectangle((0, 0), 1, 1, facecolor=BLUE),
-        Rectangle((0, 0), 1, 1, facecolor=ORANGE, hatch="////", edgecolor="white"),
+    log_ticks(ax.xaxis)
+
+
+def _axis_label(heights: Sequence[Height], unit: str) -> str:
+    """Return the label of the x axis, with the names of rungs that were not measured."""
+    missing = _(", ").join(rung.name for rung in heights if not rung.reached)
+    label = _("{unit}/s (measured: median and quartiles)").format(unit=_(unit))
+    return (
+        _("{label}\nnot measured here: {missing}").format(label=label, missing=missing) if missing else label
+    )
+
+
+def _summary(heights: Sequence[Height], limit: float | None, unit: str) -> str:
+    """Describe a ladder for the alternative text."""
+    words = [
+        f"{r.name}: {r.reached[1]:,.0f} {_(unit)}/s, {_('kept') if r.kept else _('left out')}"
+        if r.reached
+        else _("{r}: not measured").format(r=r.name)
+        for r in heights
     ]
-    fig.legend(boxes, ["forward", "backward"], loc="outside upper center", ncols=2, fontsize=9.5)
-    idle = 1 - sum(busy) / (stages * run.seconds)
+    end = ""
+    if limit:
+        end = _(" The floor allows {limit:,.0f} {unit}/s.").format(limit=limit, unit=_(unit))
+        if unit != COUNTED[0]:
+            end = _(" An MFU of 100 % is {limit:,.0f} {unit}/s.").format(limit=limit, unit=_(unit))
+    return "; ".join(words) + "." + end
+
+
+Run = Sequence[tuple[float, float]]
+"""The evaluations of a training: pairs of seconds so far and accuracy (0 to 1)."""
+
+
+def runs(best: Sequence[Run], first: Run, target: float) -> None:
+    """Draw accuracy against time for runs of two loops, with the target as a line.
+
+    Parameters
+    ----------
+    best
+        The runs with the recipe, one for each seed.
+    first
+        One run of the first loop.
+    target
+        The accuracy to reach.
+    """
+    fig, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
+    for number, run in enumerate(best):
+        _draw_run(
+            ax,
+            run,
+            "o",
+            BLUE,
+            "" if number else _("with the recipe, {n_best} seeds").format(n_best=len(best)),
+        )
+    _draw_run(ax, first, "s", ORANGE, _("first loop, one seed, after each epoch"))
+    ax.axhline(100 * target, color="#666666", linewidth=1, linestyle="--", label=_("target"))
+    ax.set(xscale="log", xlabel=_("training time, s (measured)"), ylabel=_("held-out accuracy, %"))
+    log_ticks(ax.xaxis)
+    ax.legend(loc="best", fontsize=9)
+    got = sum(any(score >= target for _, score in run) for run in best)
+    ends = [run[-1][0] for run in best]
+    seconds, score = first[-1]
     present(
         fig,
         _(
-            "A pipeline of {stages} stages: micro-batches go forward through the stages and back, in "
-            "{seconds:.3g} ms; each stage is idle for {idle:.0%} of it (modelled)."
-        ).format(stages=stages, seconds=1e3 * run.seconds, idle=idle),
+            "{got} of {n_best} runs reach {target:.0%}, in {min_ends:.2g} to {max_ends:.2g} s; the "
+            "first loop has {score:.1%} after {seconds:.3g} s."
+        ).format(
+            got=got,
+            n_best=len(best),
+            target=target,
+            min_ends=min(ends),
+            max_ends=max(ends),
+            score=score,
+            seconds=seconds,
+        ),
     )
 
 
-def scaling(counts: Sequence[int], efficiency: Mapping[str, Sequence[float]]) -> None:
-    """Draw the modelled efficiency, in percent, by the number of GPUs: a curve for each kind of network."""
-    curves(
-        {name: (counts, shares) for name, shares in efficiency.items()},
-        xlabel=_("GPUs, 8 per machine"),
-        ylabel=_("efficiency, %"),
-        alt=_("Efficiency stays above 90 % up to 8 GPUs; with one network card it falls below 30 % at 16."),
-        kinds=dict.fromkeys(efficiency, "modelled"),
-        log="x",
-        xticks=counts,
-    )
+def _draw_run(ax: Axes, run: Run, marker: str, colour: str, label: str) -> None:
+    """Draw one run."""
+    times, scores = zip(*run, strict=True)
+    ax.plot(times, [100 * s for s in scores], marker, ls="-", color=colour, label=label)
 
 
-def causal(ways: Mapping[str, Sequence[Sequence[int]]]) -> None:
-    """Draw which rank computes which part of causal attention, for several ways to distribute the text.
-
-    ``ways`` has for each name, for each rank, the numbers (from 0) of the pieces of the text whose queries it
-    has.
-    """
-    fig, axes = plt.subplots(1, len(ways), figsize=(8.8, 3.6), layout="constrained", squeeze=False)
-    share_texts = []
-    for ax, (name, ranks) in zip(axes[0], ways.items(), strict=True):
-        total = sum(row + 0.5 for pieces in ranks for row in pieces)
-        shares = []
-        for rank, pieces in enumerate(ranks):
-            look = {"facecolor": COLOURS[rank % 7], "edgecolor": "white", "linewidth": 0.8}
-            look["hatch"] = ("", "////", "....", "xxxx")[rank % 4]
-            for row in pieces:
-                corners = [(0, row), (row, row), (row + 1, row + 1), (0, row + 1)]
-                label = f"rank {rank}" if row == pieces[0] else None
-                ax.add_patch(plt.Polygon(corners, label=label, **look))
-            shares.append(sum(row + 0.5 for row in pieces) / total)
-        size = max(row for pieces in ranks for row in pieces) + 1
-        ax.set(xlim=(0, size), ylim=(size, 0), xlabel=_("keys: pieces of the text"), aspect="equal")
-        ax.set(title=name, ylabel=_("queries"))
-        percentages = ", ".join(f"{share:.0%}" for share in shares)
-        share_texts.append(_("{name}: the ranks have {said} of the work").format(name=name, said=percentages))
-    handles = axes[0][0].get_legend_handles_labels()
-    fig.legend(*handles, loc="outside upper center", ncols=len(ranks), fontsize=9.5)
+def crops(images: torch.Tensor, cut: torch.Tensor) -> None:
+    """Draw images, uint8 of shape (n, 3, h, w), and below each its random crop."""
+    fig, axes = plt.subplots(2, len(images), figsize=(8, 2.3), layout="constrained")
+    for column, pair in enumerate(zip(images, cut, strict=True)):
+        for ax, image in zip(axes[:, column], pair, strict=True):
+            ax.imshow(image.permute(1, 2, 0).cpu().numpy())
+            ax.set(xticks=[], yticks=[])
+            ax.grid(visible=False)
+    axes[0, 0].set_ylabel(_("stored"))
+    axes[1, 0].set_ylabel(_("cropped"))
     present(
         fig,
-        _("Causal attention as a triangle, coloured by rank. {told}.").format(told="; ".join(share_texts)),
+        _("{n_images} images, and below each its random crop, each moved differently.").format(
+            n_images=len(images)
+        ),
     )

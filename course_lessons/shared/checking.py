@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -35,6 +35,15 @@ def made_batches(sizes: Sequence[int], seed: int = 1) -> Batches:
         (torch.randn(n, 6, generator=generator), torch.randint(0, 3, (n,), generator=generator))
         for n in sizes
     ]
+
+
+def small_model(*, norm: bool = True, dropout: float = 0.0) -> nn.Sequential:
+    """Return a classifier, 6 features to 3 classes, with fixed weights; batch norm and dropout are
+    optional.
+    """
+    torch.manual_seed(0)
+    middle = [nn.BatchNorm1d(8)] if norm else []
+    return nn.Sequential(nn.Linear(6, 8), *middle, nn.ReLU(), nn.Dropout(dropout), nn.Linear(8, 3))
 
 
 def save_and_load(state: object) -> Any:

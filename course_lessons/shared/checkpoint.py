@@ -1,4 +1,4 @@
-"""Checkpoints that are written atomically and verified when they are read, as lesson 03 teaches."""
+"""Checkpoints that are written atomically and verified when they are read, as lesson 04 teaches."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Recording:
     title, work, gpu
         What ran, in short and in full, and on which GPU.
     regime
-        What limits its speed: one of the regimes of lesson 07, or ``"the device"``; empty if no lesson asks.
+        What limits its speed: one of the regimes of lesson 08, or ``"the device"``; empty if no lesson asks.
     repository, url, licence
         Repository, address and licence of the full file.
     """
@@ -100,6 +100,6 @@ def load(name: str) -> Recording:
 
 
 def lettered() -> dict[str, Recording]:
-    """Return the recordings whose regime lesson 07 asks for, under the neutral letters A to D."""
+    """Return the recordings whose regime lesson 08 asks for, under the neutral letters A to D."""
     asked = [name for name, about in index().items() if "regime" in about]
     return {letter: load(name) for letter, name in zip("ABCD", asked, strict=True)}

@@ -23,6 +23,7 @@ COMMANDS = {
     "notebooks": _("check, repair or run the notebooks (for authors)"),
     "translate": _("bring a translation up to date, and make its notebooks and pages"),
     "links": _("write where on GitHub the course is into every notebook and page"),
+    "run": _("run your own program on the simulated GPU, and say what it waits for"),
     "template": _("write a complete program to begin your own with"),
     "record": _("measure what the lessons quote, on this machine"),
     "reset": _("put a fresh copy of a lesson in place, and keep yours beside it"),
@@ -35,14 +36,14 @@ COMMANDS = {
     "class-report": _("draw who is stuck where, from the files handed in"),
     "site": _("build the lessons as a web site"),
 }
-_LEARNERS = {"lab", "doctor", "explain", "reset", "update", "hand-in", "preflight", "template"}
+_LEARNERS = {"lab", "doctor", "explain", "reset", "update", "hand-in", "preflight", "template", "run"}
 FOR_MAINTAINERS = frozenset(COMMANDS) - _LEARNERS
 """Commands in ``tools/``, which a clone has and the installed package lacks."""
 
 PASS_ON = ("lab", "test")  # arguments after `--` are passed to Jupyter or pytest
 
 
-def run(argv: list[str]) -> int:
+def main(argv: list[str]) -> int:
     """Run one command; errors are printed to stderr.
 
     Parameters

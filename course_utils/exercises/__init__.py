@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from course_language import _
 
-from .. import content
+from .. import content, progress_file
 from .exercise import Exercise
 from .judge import Judge, todo
 from .result import Result
@@ -25,6 +25,8 @@ class LessonExercises:
     def __getattr__(self, slug: str) -> Exercise:
         if slug in self.__dict__.get("_by_slug", {}):
             return self._by_slug[slug]
+        if found := _moved_exercise(self.__dict__.get("lesson_id", ""), slug):
+            return found
         known = ", ".join(self._by_slug) or _("none yet")
         raise AttributeError(
             _("lesson {lesson_id} has no exercise {slug!r}; it has {known}").format(
@@ -45,6 +47,14 @@ class LessonExercises:
         return _("lesson {lesson_id}: exercises {by_slug}").format(
             lesson_id=self.lesson_id, by_slug=", ".join(self._by_slug) or _("none yet")
         )
+
+
+def _moved_exercise(lesson_id: str, slug: str) -> Exercise | None:
+    """Return the exercise that had this name in a lesson of this number before lessons were renumbered."""
+    present = progress_file.present_id({"exercise": f"{lesson_id}.{slug}"}, "exercise").partition(".")[0]
+    if present == lesson_id:
+        return None
+    return next((exercise for exercise in lesson(present) if exercise.slug == slug), None)
 
 
 def lesson(lesson_id: str) -> LessonExercises:

@@ -375,7 +375,8 @@ def module_samples(info: Any, dtype: torch.dtype = torch.float32) -> Iterator[Sa
             yield Sample(
                 text=f"sample {number} {mode}",
                 call=partial(_call_module, info.module_cls, training, constructor, inputs),
-                backward=True,
+                # As on CUDA, recurrent networks have a backward pass in training mode only.
+                backward=training or not issubclass(info.module_cls, torch.nn.RNNBase),
             )
 
 

@@ -1,8 +1,11 @@
 """Fixtures and markers of the simulated device's tests."""
 
 import pytest
+import torch
+from support import skip
 
 import simgpu
+from simgpu import named
 
 
 def pytest_configure(config):
@@ -19,3 +22,10 @@ def two_devices():
     if problem := simgpu.unavailable_reason():
         pytest.fail(problem)
     simgpu.enable(devices=2)
+
+
+@pytest.fixture
+def without_a_real_gpu():
+    """Skip where ``"cuda"`` means a real GPU."""
+    if torch.cuda.is_available() and not named.enabled():
+        skip("'cuda' means the real GPU here", until="2027-12-31")

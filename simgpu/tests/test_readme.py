@@ -1,5 +1,6 @@
 """What the README shows is what a run shows; and the package works alone."""
 
+import json
 import os
 import re
 import shutil
@@ -21,12 +22,47 @@ BLOCKS = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", README, re
 
 @pytest.mark.slow
 def test_each_example_prints_what_the_readme_says():
-    examples = [(code, expected) for code, expected in BLOCKS if not code.startswith("# test_")]
+    examples = [(code, expected) for code, expected in BLOCKS if not code.startswith(("# test_", "# train"))]
     assert len(examples) >= 4
     # A process of its own, as a reader's is: nothing else holds memory on the device.
     parts = [f"exec(compile({code!r}, 'README.md', 'exec'))" for code, _ in examples]
     output = python("\nprint('<end>')\n".join(parts))
     assert output.split("<end>\n") == [expected for _, expected in examples]
+
+
+@pytest.mark.slow
+def test_its_program_that_says_cuda_runs_on_the_card_asked_for(tmp_path):
+    (program,) = (code for code, _ in BLOCKS if code.startswith("# train.py"))
+    (tmp_path / "train.py").write_text(program, encoding="utf-8")
+    (command,) = re.findall(r"```bash\npython -m (simgpu run .*)\n```", README)
+    env = os.environ | {"PYTHONPATH": str(HOME.parent)}
+    call = [sys.executable, "-m", *command.split()]
+    done = subprocess.run(call, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert "Report for the simulated NVIDIA A100" in done.stdout, done.stderr
+    assert f"train.py:{len(program.splitlines())} waits" in done.stdout  # loss.item(), its last line
+
+
+@pytest.mark.slow
+def test_its_notebook_prints_what_the_readme_says(tmp_path):
+    cells = re.findall(r"```ipython\n(.*?)```.*?```text\n(.*?)```", README, re.DOTALL)
+    assert len(cells) == 2
+    (tmp_path / "cells.json").write_text(json.dumps(["%load_ext simgpu", *(cell for cell, _ in cells)]))
+    output = python(
+        """
+        import json, sys
+        from pathlib import Path
+        from IPython.core.interactiveshell import InteractiveShell
+        from traitlets.config import Config
+
+        shell = InteractiveShell.instance(config=Config(HistoryManager={"enabled": False}))
+        for cell in json.loads(Path(sys.argv[1]).read_text()):
+            assert shell.run_cell(cell, store_history=True).success
+            print("<end>")
+        """,
+        tmp_path / "cells.json",
+    )
+    for (_, expected), printed in zip(cells, output.split("<end>\n")[1:], strict=False):
+        assert [line for line in expected.splitlines() if line not in printed.splitlines()] == []
 
 
 def test_the_readme_names_every_card():

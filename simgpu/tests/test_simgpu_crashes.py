@@ -69,17 +69,15 @@ PROGRAMS = {
     "torch.set_default_device('sim'); "
     "r = torch.compile(lambda: torch.tensor([8]) + 1)()\ntorch.set_default_device(None)": "sim:0",
     # Others
-    "torch.from_dlpack(torch.ones(3, device=d))": "sim",
+    "r = torch.from_dlpack(torch.ones(3, device=d))": "sim:0",
     "torch.eye(3, device=d).to_sparse_csr()": "not torch.sparse_csr",
     "str(torch.zeros(3, 3, layout=torch.sparse_csr, device=d))": "not torch.sparse_csr",
     "r = torch.zeros(3, 3, layout=torch.sparse_coo, device=d).to_dense().sum()": "0., device='sim:0'",
     "torch.eye(3).to_sparse_csr().to(d).to_dense()": "not torch.sparse_csr",
     "torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)]).to(d) + 1": "not nested ones",
     "torch.nested.nested_tensor([torch.ones(2, 3)], device=d) + 1": "not nested ones",
-    "torch.from_dlpack(torch.utils.dlpack.to_dlpack(torch.ones(3, "
-    "device=d))) + 1": "no values of this tensor",
-    "str(torch.from_dlpack(torch.utils.dlpack.to_dlpack(torch.ones(3, "
-    "device=d))))": "no values of this tensor",
+    "torch.from_dlpack(torch.utils.dlpack.to_dlpack(torch.ones(3, device=d))) + 1": "no device memory",
+    "str(torch.from_dlpack(torch.utils.dlpack.to_dlpack(torch.ones(3, device=d))))": "no device memory",
     "torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8).to(d)": "Quantizedsim",
     "str(torch.quantize_per_tensor(torch.ones(3, device=d), 0.1, 0, torch.qint8))": "invalid type",
     "r = torch.quantize_per_tensor(torch.ones(3, device=d), 0.1, 0, torch.qint8).dequantize()": "1., 1., 1.",

@@ -16,7 +16,7 @@ LAST_SECTIONS = ("Errors you will meet", "Summary", "Questions to check yourself
 FURTHER = "Further"
 """The optional section after these, with material beyond the main line."""
 
-COLLECTIONS = {"08"}
+COLLECTIONS = {"09"}
 """Lessons that are collections to read in parts, which may take more than 90 minutes."""
 
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)

@@ -174,7 +174,7 @@ def page(rows: list[Row]) -> str:
 
 
 def _evaluate_check_by_id(ident: str) -> Row:
-    """Return the results for the exercise with this id, such as ``04.lost``; runs in a worker process."""
+    """Return the results for the exercise with this id, such as ``05.lost``; runs in a worker process."""
     number, _, slug = ident.partition(".")
     return evaluate_check(getattr(lesson(number), slug))
 
@@ -182,7 +182,7 @@ def _evaluate_check_by_id(ident: str) -> Row:
 def main() -> None:
     """Evaluate the checks of the chosen exercises and print the results; write the page if it was all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("only", nargs="*", help="lessons or exercises, such as 04 or 04.lost")
+    parser.add_argument("only", nargs="*", help="lessons or exercises, such as 05 or 05.lost")
     parser.add_argument("--at-once", type=int, default=2, help="how many at a time")
     args = parser.parse_args()
     ids = [e.id for entry in load_course().ready for e in lesson(entry.id)]

@@ -13,7 +13,7 @@ from course_utils.exercises import Exercise
 from course_utils.exercises.judge import COMMON
 from course_utils.files import FileError, clean, parse, read_text
 from course_utils.hand_in import FORMAT, MOST, exercises_by_id, is_possible, is_valid_name
-from course_utils.progress_file import Attempt
+from course_utils.progress_file import Attempt, present_id
 
 RAW = "progress.jsonl"
 
@@ -238,6 +238,8 @@ def _read(path: Path, folder: Path) -> tuple[str, datetime, list[object]]:
         time = datetime.fromisoformat(str(raw.get("made")))
     except ValueError:
         raise FileError(_("it has no date")) from None
+    numbering = {"numbering": raw.get("numbering")}
+    entries = [entry | numbering if isinstance(entry, dict) else entry for entry in entries]
     return name, time if time.tzinfo else time.replace(tzinfo=timezone.utc), entries
 
 
@@ -261,10 +263,12 @@ def _attempts(entries: Sequence[object]) -> tuple[Attempt, ...]:
     exercises, kept = exercises_by_id(), []
     for entry in entries[-MOST:]:
         try:
-            attempt = Attempt(**entry)
+            fields = {**entry, "exercise": present_id(entry, "exercise")}
+            fields.pop("numbering", None)
+            attempt = Attempt(**fields)
             if is_possible(attempt, exercises):
                 kept.append(attempt)
-        except (TypeError, AttributeError):  # other fields, or a value that is no string
+        except (TypeError, AttributeError, KeyError):  # other fields, or a value that is no string
             continue
     if entries and not kept:
         raise FileError(_("no answer in it is one that this version of the course writes"))

@@ -71,13 +71,13 @@ COMPAT = (
     _slow_stage(
         "the simulated device",
         "simgpu/tests",
-        "simgpu_conformance simgpu_training simgpu_programs simgpu_worker readme",
+        "simgpu_conformance simgpu_training simgpu_programs simgpu_worker simgpu_named simgpu_edges readme",
         "not wheel",
     ),
     _slow_stage(
         "answers to exercises",
         "tests",
-        f"exercises {' '.join(f'lesson0{n}' for n in range(1, 10))} simgpu_in_course",
+        f"exercises {' '.join(f'lesson{n:02}' for n in range(1, 11))} simgpu_in_course",
         "not mutation",
     ),
     _slow_stage(
@@ -130,6 +130,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="what another PyTorch can break: the quick tests, the simulated device, every lesson as "
         "shipped, every answer to an exercise (with --pair the default)",
     )
+    which.add_argument(
+        "--lessons", action="store_true", help="only the quick tests, and every lesson as shipped"
+    )
     which.add_argument("--full", action="store_true", help="the plain test (without --pair the default)")
     parser.add_argument(
         "--pair",
@@ -177,9 +180,11 @@ def stages_of(args: argparse.Namespace, pair: str | None = None) -> Sequence[Sta
         return _changed_stages(ROOT)
     if args.everywhere:
         return EVERYWHERE
+    lessons = _lessons_stage("test_translated_lessons.py" if pair == TRANSLATED else "test_as_shipped.py")
+    if args.lessons:
+        return [*QUICK, lessons]
     if args.compat or (pair and not args.quick and not args.full):
-        lessons = "test_translated_lessons.py" if pair == TRANSLATED else "test_as_shipped.py"
-        return [_lessons_stage(lessons) if stage.name == "lessons as shipped" else stage for stage in COMPAT]
+        return [lessons if stage.name == lessons.name else stage for stage in COMPAT]
     return [*LINT, *QUICK, *(() if args.quick else FULL)]
 
 

@@ -1,16 +1,16 @@
-"""Prints lesson 07's five loops on every simulated card: batch size, regime and facts."""
+"""Prints lesson 08's five loops on every simulated card: batch size, regime and facts."""
 
 from __future__ import annotations
 
 from functools import partial
 
 import simgpu
-from course_lessons.lesson07 import sizes
-from course_lessons.lesson07.regime import regime
+from course_lessons.lesson08 import sizes
+from course_lessons.lesson08.regime import regime
 from course_lessons.shared.profiling import Facts, facts
 from simgpu import profiles
 
-from .lesson07 import LOOPS, make_step
+from .lesson08 import LOOPS, make_step
 
 
 def loops_on(card: str) -> dict[str, tuple[int, str, Facts]]:

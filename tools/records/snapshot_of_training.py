@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
-from course_lessons.lesson06.snapshots import RECORDED
+from course_lessons.lesson07.snapshots import RECORDED
 from course_lessons.shared.memory import metering_device
 from course_utils import files
 from course_utils.cli.bootstrap import ROOT

@@ -1,4 +1,4 @@
-"""Records the shipped trace: five loops of lesson 07 on a simulated T4. Run it with ``python -m``."""
+"""Records the shipped trace: five loops of lesson 08 on a simulated T4. Run it with ``python -m``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from course_lessons.shared.traces import RECORDED, read_events
 from course_utils import files
 from course_utils.devices import synchronize
 
-from .lesson07 import LOOPS, make_step
+from .lesson08 import LOOPS, make_step
 
 
 def record(path: str | Path, steps: int = 2) -> None:

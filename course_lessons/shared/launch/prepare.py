@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_language import _
-from course_utils.this_machine import usable_cores
+from course_utils.this_machine import python_path, usable_cores
 
 from .processes import psutil_or_error
 
@@ -102,10 +102,6 @@ def environment(ranks: int, folder: str, given: Mapping[str, str]) -> dict[str, 
         for name, value in os.environ.items()
         if not name.startswith(("PET_", "TORCHELASTIC_")) and name != "LOGLEVEL"
     }
-    paths = [{**inherited, **given}.get("PYTHONPATH", "")]
-    project_folder = Path(__file__).resolve().parents[3]
-    if project_folder.name not in ("site-packages", "dist-packages"):  # else Python finds it by itself
-        paths.append(str(project_folder))
     defaults = {
         "OMP_NUM_THREADS": str(max(1, usable_cores() // ranks)),
         "PYTHONUNBUFFERED": "1",
@@ -119,7 +115,7 @@ def environment(ranks: int, folder: str, given: Mapping[str, str]) -> dict[str, 
         defaults["GLOO_SOCKET_IFNAME"] = loopback.pop()
     if not _has_libuv():
         defaults["USE_LIBUV"] = "0"
-    return {**inherited, **defaults, **given, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return {**inherited, **defaults, **given, "PYTHONPATH": python_path(given.get("PYTHONPATH"))}
 
 
 def _has_libuv() -> bool:
