@@ -86,8 +86,9 @@ def wheels(tmp_path_factory):
 
 def make_wheels(folder: Path) -> Path:
     """Build minimal wheels with the names of the packages that the course needs."""
-    for version in ("2.13.0", "2.14.0"):
-        make_wheel(folder, "torch", version, {"torch.py": FAKE_TORCH.format(version=version)})
+    for version, comment in (("2.13.0", ""), ("2.14.0", "# newer\n")):
+        # Of different sizes: Python takes a compiled file for that of a source with the same size and second.
+        make_wheel(folder, "torch", version, {"torch.py": FAKE_TORCH.format(version=version) + comment})
     make_wheel(folder, "jupyterlab", "4.9.9", {"jupyterlab/__main__.py": FAKE_LAB})
     client = {"jupyter_client/__init__.py": "", "jupyter_client/manager.py": FAKE_CLIENT}
     make_wheel(folder, "ipykernel", "7.0", {"ipykernel.py": "", **client})
