@@ -30,6 +30,7 @@ Nothing happens until `enable` is called. To read how it is made, begin with ``t
                        ``options.py``: the options of both
 ``report.py``          the report of a program: memory, time, waits; ``advice.py``: findings;
                        ``recorder.py`` and ``tape.py``: what they rest on; ``dry.py``: no values
+``profiled.py``        the same report of a real GPU, from a profiler's trace
 ``worker.py``          a worker process, where this process trains on a real GPU
 ====================== ==================================================================
 """

@@ -86,7 +86,7 @@ def _finding(line: Line | None, *rest: Any) -> Finding:
 def _saving(report: Any, change: Change, events: Iterable[Event]) -> float:
     """Return the modelled seconds a step that a change of some events of the steady steps saves."""
     chosen = set(map(id, events))
-    return report.step_seconds - report.model(lambda event: change(event) if id(event) in chosen else event)
+    return report.modelled - report.model(lambda event: change(event) if id(event) in chosen else event)
 
 
 def _seconds(report: Any, events: Iterable[Event]) -> float:

@@ -85,7 +85,12 @@ class Report:
     @cached_property
     def step_seconds(self) -> float | None:
         """A steady step's modelled seconds, loading of data apart; None if no step was found."""
-        return self.model() if self.steady else None
+        return self.modelled if self.steady else None
+
+    @cached_property
+    def modelled(self) -> float:
+        """A steady step's seconds in the model, without a change."""
+        return self.model()
 
     @cached_property
     def idle_share(self) -> float:
@@ -215,6 +220,13 @@ class Report:
         path.write_text(json.dumps(self.as_dict(), indent=1), encoding="utf-8")
         return path
 
+    def write(self, as_json: str | None, as_html: str | None) -> None:
+        """Write the report to the files that are given: as JSON, and as a page."""
+        if as_json:
+            self.to_json(as_json)
+        if as_html:
+            Path(as_html).write_text(self.html(), encoding="utf-8")
+
     # --- Text
 
     def _first_lines(self) -> list[str]:
@@ -225,7 +237,9 @@ class Report:
                     return [_("No whole step was recorded, so there's little to find.")]
                 return [_("Nothing. No change was found that is sure to help.")]
             first = self.findings[0]
-            return [_("{fix} It's number 1 below, at {line}.").format(fix=first.fix, line=first.where or "-")]
+            if first.where is None:
+                return [_("{fix} It's number 1 below.").format(fix=first.fix)]
+            return [_("{fix} It's number 1 below, at {line}.").format(fix=first.fix, line=first.where)]
         kinds = self.bytes_by("kind")
         gradients = self.recorder.optimizer["bytes"] if self.recorder.optimizer else 0
         lasting = (
@@ -324,14 +338,14 @@ class Report:
                     "doesn't include it."
                 ).format(time=seconds(self.loading_seconds))
             )
-        if self.waits:
-            lines.append(_("The CPU waits for the GPU at these lines:"))
-        lines += [
-            _("  {line} waits {time} a step on average: {text}").format(
-                line=line, time=seconds(waited), text=line.text
-            )
-            for line, waited in self.waits[:5]
-        ]
+        return [*lines, *self._wait_lines()]
+
+    def _wait_lines(self) -> list[str]:
+        """Return the lines that say where the CPU waits for the GPU."""
+        lines = [_("The CPU waits for the GPU at these lines:")] if self.waits else []
+        for line, waited in self.waits[:5]:
+            text = _("  {line} waits {time} a step on average: {text}")
+            lines.append(text.format(line=line, time=seconds(waited), text=line.text))
         return lines
 
     def _dry_lines(self) -> list[str]:
@@ -350,7 +364,7 @@ class Report:
         lines = []
         for number, finding in enumerate(self.findings, 1):
             line = finding.where
-            lines.append(f"{number}. {line or '-'}  {line.text if line else ''}".rstrip())
+            lines.append(f"{number}. {line}  {line.text}" if line else f"{number}. " + _("The whole step"))
             details = [finding.text, _("Fix: {fix}").format(fix=finding.fix)]
             if finding.saves is not None:
                 saved = _("It would save {time} of a step ({sure}).")
@@ -360,6 +374,10 @@ class Report:
             details.append(_lesson(finding.topic))
             lines += [f"   {detail}" for detail in details]
         return lines
+
+    def _head(self) -> str:
+        """Return the report's first line."""
+        return _("Report for the simulated {card}. Its times are modelled.").format(card=self.profile.name)
 
     def _sections(self) -> list[tuple[str, list[str]]]:
         """Return the titles and the lines of the report, findings apart."""
@@ -373,7 +391,7 @@ class Report:
         return sections
 
     def __str__(self) -> str:
-        lines = [_("Report for the simulated {card}. Its times are modelled.").format(card=self.profile.name)]
+        lines = [self._head()]
         for title, texts in self._sections():
             lines += ["", title, *(f"  {text}" for text in texts)]
         if self.findings:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import options
+from . import options, profiled
 from .machine import parse_memory
 from .messages import _
 
@@ -28,10 +28,11 @@ _HIDDEN = "SIMGPU_VISIBLE_DEVICES"
 def parser() -> argparse.ArgumentParser:
     """Return the parser of ``python -m simgpu``."""
     commands = argparse.ArgumentParser(prog="python -m simgpu", description="A simulated GPU for PyTorch.")
-    run = commands.add_subparsers(dest="command", required=True).add_parser(
-        "run", help="run a program that says 'cuda' on the simulated GPU"
+    kinds = commands.add_subparsers(dest="command", required=True)
+    add_arguments(kinds.add_parser("run", help="run a program that says 'cuda' on the simulated GPU"))
+    profiled.add_arguments(
+        kinds.add_parser("report", help="report what a real GPU did, from a profiler's trace")
     )
-    add_arguments(run)
     return commands
 
 
@@ -53,7 +54,8 @@ def add_arguments(run: argparse.ArgumentParser) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line of ``python -m simgpu``, and return the exit status."""
-    return run(parser().parse_args(argv))
+    args = parser().parse_args(argv)
+    return run(args) if args.command == "run" else profiled.print_profile(args)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -132,10 +134,7 @@ def _start_ranks(ranks: int) -> int:
 def _write_report(args: argparse.Namespace, seen: Report) -> int:
     """Print the report and write the files asked for; return 3 if the program needs more than ``--fits``."""
     options.print_report(args, seen)
-    if args.json:
-        seen.to_json(args.json)
-    if args.html:
-        Path(args.html).write_text(seen.html(), encoding="utf-8")
+    seen.write(args.json, args.html)
     if args.trace:
         seen.export(args.trace)
     return 3 if args.fits and not seen.fits(args.fits) else 0

@@ -245,25 +245,25 @@ _TORCH = str(Path(torch.__file__).parent)
 _OURS = str(Path(__file__).parent)
 # PyTorch's frames around a dispatch mode's method, in a dry run.
 _AROUND = tuple(f"{_TORCH}/{name}" for name in ("_compile.py", "_dynamo/eval_frame.py", "utils/_pytree.py"))
-_LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 _origins: dict[str, str] = {}
 _lines: dict[tuple[str, int], Line] = {}
 
 
-def _origin(file: str) -> str:
+def origin(file: str) -> str:
     """Return whose code a file is: "ours", "torch", "library" or "user"; cached."""
-    origin = _origins.get(file)
-    if origin is None:
+    whose = _origins.get(file)
+    if whose is None:
         if file.startswith((_OURS, *_AROUND)) and not file.startswith(f"{_OURS}/tests"):
-            origin = "ours"
+            whose = "ours"
         elif file.startswith(_TORCH):
-            origin = "torch"
-        elif file.startswith((*_LIBRARIES, "<frozen")):
-            origin = "library"
+            whose = "torch"
+        elif file.startswith((*LIBRARIES, "<frozen")):
+            whose = "library"
         else:
-            origin = "user"
-        _origins[file] = origin
-    return origin
+            whose = "user"
+        _origins[file] = whose
+    return whose
 
 
 def calling_line(depth: int = 2) -> tuple[Line | None, str]:
@@ -275,11 +275,11 @@ def calling_line(depth: int = 2) -> tuple[Line | None, str]:
     inner = None
     while frame is not None:
         file = frame.f_code.co_filename
-        origin = _origins.get(file) or _origin(file)
-        if origin != "ours":
+        whose = _origins.get(file) or origin(file)
+        if whose != "ours":
             if inner is None:
-                inner = file if origin == "torch" else ""
-            if origin == "user":
+                inner = file if whose == "torch" else ""
+            if whose == "user":
                 key = (file, frame.f_lineno)  # not the code: that of two equal cells is equal
                 line = _lines.get(key)
                 if line is None:
