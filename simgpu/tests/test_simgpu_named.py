@@ -319,3 +319,13 @@ def test_a_segment_of_a_snapshot_says_that_it_belongs_to_no_pool(cuda):
     x = torch.ones(4, device="cuda")
     assert [segment["segment_pool_id"] for segment in torch.cuda.memory_snapshot()] == [(0, 0)]
     del x
+
+
+@pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type:UserWarning")
+def test_a_cpu_type_as_default_leaves_no_mode_behind(cuda):
+    before = torch._C._len_torch_function_stack()
+    torch.set_default_tensor_type(torch.cuda.DoubleTensor)
+    assert torch.ones(1).type() == "torch.cuda.DoubleTensor"
+    torch.set_default_tensor_type("torch.FloatTensor")
+    assert torch.ones(1).type() == "torch.FloatTensor"
+    assert torch._C._len_torch_function_stack() == before
