@@ -34,13 +34,14 @@ CPU_FAILS = "The CPU fails this test as well."
 
 # Causes that are not the simulated device's: what the exception's last line has in it, and why.
 NOT_OURS = {
-    "CUDA graphs, and": "needs CUDA graphs or a driver, which the device refuses",
-    "needs a real GPU": "needs a driver, CUDA graphs, C++ or Triton, which the device refuses",
+    "needs CUDA itself": "needs CUDA graphs or memory pools, which the device refuses",
+    "asks the CUDA driver itself": "needs a driver",
+    "CUDA driver version is insufficient": "a C++ function of PyTorch reaches for the driver",
     "Cannot find a working triton": "needs Triton",
     "No module named": "needs a package or a file that is not installed",
-    "_cudart": "needs the CUDA runtime's library",
-    "has no attribute '_CudaDeviceProperties'": "needs PyTorch's C++ functions for CUDA",
-    "has no attribute '_cuda_": "needs PyTorch's C++ functions for CUDA",
+    "aten::cudnn_": "calls an operator that PyTorch has for cuDNN alone",
+    "aten::batch_norm_gather_stats": "calls an operator that PyTorch has for CUDA alone",
+    "_is_cow_tensor is not defined": "PyTorch refuses it for tensors of a device made in Python",
 }
 
 

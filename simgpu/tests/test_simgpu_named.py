@@ -329,3 +329,15 @@ def test_a_cpu_type_as_default_leaves_no_mode_behind(cuda):
     torch.set_default_tensor_type("torch.FloatTensor")
     assert torch.ones(1).type() == "torch.FloatTensor"
     assert torch._C._len_torch_function_stack() == before
+
+
+@pytest.mark.parametrize(("source", "target"), [("cpu", "cuda"), ("cuda", "cpu"), ("cuda:0", "cuda:1")])
+def test_foreach_copies_lists_between_devices(cuda, source, target):
+    sent = [torch.arange(3.0, device=source), torch.ones(2, 2, device=source)]
+    here = [torch.zeros(3, device=target), torch.zeros(2, 2, device=target)]
+    torch._foreach_copy_(here, sent)
+    assert [x.tolist() for x in here] == [[0.0, 1.0, 2.0], [[1.0, 1.0], [1.0, 1.0]]]
+    if source == "cpu":
+        with simgpu.count() as counted:
+            torch._foreach_copy_(here, sent, non_blocking=True)
+        assert counted.copies_to_device == 2
