@@ -230,6 +230,10 @@ def main() -> None:
         bad = {key: cause for key, (outcome, cause) in seen.items() if outcome in ("failed", "crashed")}
         on_cpu = {key: cpu_name(key) for key in bad}
         plain = run_file(args, path, "cpu", list(on_cpu.values())) if bad else {}
+        if path.stem in plain:
+            print(f"  {name} does not run on the CPU: {plain[path.stem][1]}")
+        if bad and not plain:
+            print(f"  {name} has none of the failed tests for the CPU")
         not_ours = 0
         for key, cause in bad.items():
             if plain.get(on_cpu[key], ("",))[0] in ("failed", "crashed"):
