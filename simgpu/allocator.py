@@ -627,6 +627,7 @@ class Allocator:
             "requested_size": sum(block["requested_size"] for block in blocks),
             "stream": 0,
             "segment_type": segment.pool.segment_type,
+            "segment_pool_id": (0, 0),  # that of all memory outside a torch.cuda.MemPool
             "is_expandable": self.expandable,
             "blocks": blocks,
         }

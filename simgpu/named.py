@@ -353,7 +353,7 @@ def _patch_devices() -> None:
         _patches.set(kind, "materialize", arguments_inward(kind.materialize))
     storage_new = torch.UntypedStorage.__new__
     _patches.set(torch.UntypedStorage, "__new__", arguments_inward(storage_new))
-    _patches.set(torch, "set_default_tensor_type", _set_default_tensor_type)
+    _patches.set(torch, "set_default_tensor_type", _default_tensor_type(torch.set_default_tensor_type))
     _patches.set(torch, "compile", _compile(torch.compile))
     # It asks cuDNN, if PyTorch has it, to join the weights of an nn.LSTM: the model's are as they are.
     _patches.set(torch.nn.RNNBase, "flatten_parameters", lambda self: None)
@@ -401,11 +401,16 @@ def _result_outward(function: Any) -> Any:
     return call
 
 
-def _set_default_tensor_type(kind: Any) -> None:
-    """Set the default dtype and device from a tensor type, as ``torch.set_default_tensor_type``."""
-    name = kind if isinstance(kind, str) else getattr(kind, "cuda_name", f"torch.{kind.__name__}")
-    torch.set_default_dtype(legacy_dtype(name))
-    torch.set_default_device("cuda" if name.startswith("torch.cuda.") else "cpu")
+def _default_tensor_type(set_default: Any) -> Any:
+    """Return ``torch.set_default_tensor_type`` that also sets the default device of a CUDA type."""
+
+    @functools.wraps(set_default)
+    def set_both(kind: Any) -> None:
+        name = kind if isinstance(kind, str) else getattr(kind, "cuda_name", f"torch.{kind.__name__}")
+        set_default("torch." + name.rpartition(".")[2])
+        torch.set_default_device("cuda" if name.startswith("torch.cuda.") else None)
+
+    return set_both
 
 
 def _compile(compile_: Any) -> Any:

@@ -82,6 +82,7 @@ def _answers() -> dict[str, Any]:
         "device": _device_context,
         "device_of": _device_of,
         "get_allocator_backend": lambda: "native",
+        "_sleep": _sleep,
     }
 
 
@@ -115,6 +116,12 @@ def _cudart() -> Any:
         cudaDeviceSynchronize=lambda: torch.sim.synchronize(),
         cudaError=done,
     )
+
+
+def _sleep(cycles: int) -> None:
+    """Keep the current stream busy for a number of cycles at the card's clock."""
+    device = MACHINE.device()
+    device.clock.launch("sleep", cycles / device.profile.clock, device.stream)
 
 
 def _refuse_driver() -> None:

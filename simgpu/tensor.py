@@ -722,6 +722,16 @@ def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return target
 
 
+def _foreach_copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Handle ``aten._foreach_copy_``: lists on several devices are copied tensor by tensor, as on CUDA."""
+    targets, sources, *rest = args
+    if len({x.device for x in (*targets, *sources)}) == 1:
+        return compute(op, args, kwargs)
+    for target, source in zip(targets, sources, strict=True):
+        target.copy_(source, *rest, **kwargs)
+    return None
+
+
 def _copy_to_host(target: Tensor, source: SimTensor, non_blocking: bool) -> None:
     """Copy a SimTensor into a CPU tensor in place, and charge the device-to-host copy.
 
@@ -880,6 +890,7 @@ def _refuse_pin(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoRet
 
 SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.copy_.default: _copy_,
+    aten._foreach_copy_.default: _foreach_copy_,
     aten._to_copy.default: _to_copy,
     aten._local_scalar_dense.default: _item,
     aten.set_.source_Storage_storage_offset: _set_,

@@ -300,3 +300,44 @@ def test_ranks_reduce_by_the_name_nccl(tmp_path):
     for rank in range(2):
         written = (tmp_path / f"rank{rank}.txt").read_text(encoding="utf-8")
         assert written == f"nccl cuda:{rank} [3.0, 3.0, 3.0]\n"
+
+
+def test_sleep_keeps_the_current_stream_busy(cuda):
+    side = torch.cuda.Stream()
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    with torch.cuda.stream(side):
+        start.record()
+        torch.cuda._sleep(10**8)  # the T4's clock is 1.59 GHz: 63 ms
+        end.record()
+    assert not side.query(), "the CPU does not wait for it"
+    assert torch.cuda.current_stream().query(), "another stream is not busy"
+    side.synchronize()
+    assert start.elapsed_time(end) == pytest.approx(1e8 / 1.59e9 * 1e3, rel=0.01)
+
+
+def test_a_segment_of_a_snapshot_says_that_it_belongs_to_no_pool(cuda):
+    x = torch.ones(4, device="cuda")
+    assert [segment["segment_pool_id"] for segment in torch.cuda.memory_snapshot()] == [(0, 0)]
+    del x
+
+
+@pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type:UserWarning")
+def test_a_cpu_type_as_default_leaves_no_mode_behind(cuda):
+    before = torch._C._len_torch_function_stack()
+    torch.set_default_tensor_type(torch.cuda.DoubleTensor)
+    assert torch.ones(1).type() == "torch.cuda.DoubleTensor"
+    torch.set_default_tensor_type("torch.FloatTensor")
+    assert torch.ones(1).type() == "torch.FloatTensor"
+    assert torch._C._len_torch_function_stack() == before
+
+
+@pytest.mark.parametrize(("source", "target"), [("cpu", "cuda"), ("cuda", "cpu"), ("cuda:0", "cuda:1")])
+def test_foreach_copies_lists_between_devices(cuda, source, target):
+    sent = [torch.arange(3.0, device=source), torch.ones(2, 2, device=source)]
+    here = [torch.zeros(3, device=target), torch.zeros(2, 2, device=target)]
+    torch._foreach_copy_(here, sent)
+    assert [x.tolist() for x in here] == [[0.0, 1.0, 2.0], [[1.0, 1.0], [1.0, 1.0]]]
+    if source == "cpu":
+        with simgpu.count() as counted:
+            torch._foreach_copy_(here, sent, non_blocking=True)
+        assert counted.copies_to_device == 2
