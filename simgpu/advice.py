@@ -70,7 +70,7 @@ SURE = (N_("counted"), N_("modelled"), N_("measured here"), N_("at most"))
 def findings(report: Any) -> list[Finding]:
     """Return what is found in a recorded program, what saves most first."""
     found: list[Finding] = []
-    if report.steady:
+    if report.steady and not report.has_first_step_only:
         for look in _LOOKS:
             found += look(report)
     found += [*_empty_cache(report), *_graphs_kept(report), *_forward_without_backward(report)]
@@ -183,7 +183,11 @@ _SMALL = 2**16
 def _copies(report: Any) -> Iterator[Finding]:
     """Find copies to the device that are repeated, many and small, or from memory that is not pinned."""
     steps = len(report.steady)
-    for line, events in _by_line(report, lambda e: e.kind == "copy" and e.direction == "h2d"):
+
+    def is_own(event: Event) -> bool:  # those in backward are PyTorch's, such as DDP's
+        return event.kind == "copy" and event.direction == "h2d" and event.phase == "forward"
+
+    for line, events in _by_line(report, is_own):
         spent = _seconds(report, events)
         again = [e for e in events if e.again]
         if len(again) >= 0.9 * steps:

@@ -215,6 +215,7 @@ class Allocator:
         self._segments = Usage()
         self._retries = 0
         self._ooms = 0
+        self.grows = False  # in a dry run: a full device gives its idle segments back, and then grows
         self._mapped = self._unmapped = 0
         self._next_address = FIRST_ADDRESS
         self._segments_held: set[Segment] = set()
@@ -474,7 +475,7 @@ class Allocator:
             self._release_idle()
             self._retries += 1
             if self._segments.bytes.current + total > self.allowed:
-                self._fail(size)
+                self._grow_or_fail(size, total)
         segment = Segment(self._next_address, total, pool)
         # The gap keeps segments apart, so that their chunks never touch and merge.
         self._next_address += total + SEGMENT_ROUNDING
@@ -488,6 +489,12 @@ class Allocator:
     def _choose_chunk(self, pool: Pool, position: int) -> Chunk:
         """Return the free chunk to cut a block from; ``pool.chunks[position]`` is the smallest that fits."""
         return pool.chunks[position]
+
+    def _grow_or_fail(self, size: int, total: int) -> None:
+        """Take ``total`` more bytes than the device has if it `grows`; else fail as `_fail`."""
+        if not self.grows:
+            self._fail(size)
+        self._capacity = self._segments.bytes.current + total
 
     def _fail(self, size: int) -> NoReturn:
         """Count an out-of-memory error for a request of ``size`` bytes, and raise torch.OutOfMemoryError.

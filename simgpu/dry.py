@@ -79,13 +79,14 @@ def _without_values(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 @contextlib.contextmanager
 def without_values() -> Iterator[None]:
-    """Return a context manager for a dry run; the devices' memory is unlimited meanwhile."""
+    """Return a context manager for a dry run; a device whose memory is full gets more meanwhile."""
     capacities = [(device.allocator, device.allocator.capacity) for device in MACHINE.devices]
     for allocator, _ in capacities:
-        allocator._capacity = 2**50
+        allocator.grows = True
     try:
         with Dry():
             yield
     finally:
         for allocator, capacity in capacities:
+            allocator.grows = False
             allocator._capacity = max(capacity, allocator._segments.bytes.current)

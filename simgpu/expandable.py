@@ -111,7 +111,8 @@ class ExpandableAllocator(Allocator):
             self._release_idle()
             self._retries += 1
             if not self._expand(pool, size):
-                self._fail(size)
+                self._grow_or_fail(size, size + 2**26)  # and some pages, which aren't split
+                self._expand(pool, size)
 
     def _expand(self, pool: Pool, size: int) -> bool:
         """Map pages until there is a free chunk of ``size`` bytes; return False if the device is full."""

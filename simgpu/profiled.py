@@ -86,6 +86,8 @@ class ProfilerReport(Report):
         self.card, self.capacity, self.dry = card, capacity, False
         self.has_lines, self.has_memory = has_lines, has_memory
 
+    has_first_step_only = False  # a profiler's first step is in the middle of a program
+
     @cached_property
     def _usual(self) -> list[_Step]:
         """The measured steps without unusual ones, as in `Report.steady`."""

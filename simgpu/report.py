@@ -66,11 +66,18 @@ class Report:
         if not self.training and self.recorder.out_of_memory is None:
             bounds.append(len(events))  # else the last call didn't end
         steps = [events[a:b] for a, b in itertools.pairwise(bounds) if b > a]
+        if not self.training:  # a program that changes its weights itself: its evaluation is no step
+            steps = [step for step in steps if any(e.phase == "backward" for e in step)] or steps
         if len(steps) > 1:
             steps = steps[1:]
         counts = [sum(e.kind == "kernel" for e in step) for step in steps]
         usual = median(counts) if counts else 0
         return [s for s, n in zip(steps, counts, strict=True) if n and usual / 2 <= n <= 1.5 * usual]
+
+    @property
+    def has_first_step_only(self) -> bool:
+        """Whether the program made one training step, so that it can't be told from what comes before."""
+        return len(self.recorder.bounds) == 1
 
     @cached_property
     def steady_events(self) -> list[Event]:
@@ -330,7 +337,14 @@ class Report:
                 "Each step launches {launches:.0f} kernels. The GPU is idle for {idle:.0%} of the time."
             ).format(launches=self.launches, idle=self.idle_share)
         )
-        lines.append(_("These are the means of {count} steps.").format(count=len(self.steady)))
+        if self.has_first_step_only:
+            lines.append(
+                _("The program made one step, so this includes what comes before it, such as copies.")
+            )
+        else:
+            lines.append(
+                _("Each figure is a mean over the recorded steps ({count}).").format(count=len(self.steady))
+            )
         if self.loading_seconds:
             lines.append(
                 _(

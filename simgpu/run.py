@@ -11,8 +11,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from multiprocessing import spawn
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import options, profiled
 from .machine import parse_memory
@@ -131,6 +132,36 @@ def _start_ranks(ranks: int) -> int:
     return status
 
 
+def enable_devices(card: str, cards: int, memory: str | None) -> None:
+    """Enable the devices in a process that the program has started, even beside a real GPU."""
+    import simgpu
+
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    simgpu.enable(card, cards, memory, named="cuda")
+    if visible is None:
+        del os.environ["CUDA_VISIBLE_DEVICES"]
+    else:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+
+
+class _InSpawned:
+    """What a process started by ``multiprocessing`` is sent first; reading it enables the devices there."""
+
+    def __init__(self, *settings: Any) -> None:
+        self.settings = settings
+        self.processes = 0
+        self.before = spawn.get_preparation_data
+
+    def prepare(self, name: str) -> dict[str, Any]:
+        """Return the data that a new process is prepared with."""
+        self.processes += 1
+        return {"simgpu": self, **self.before(name)}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return enable_devices, self.settings
+
+
 def _write_report(args: argparse.Namespace, seen: Report) -> int:
     """Print the report and write the files asked for; return 3 if the program needs more than ``--fits``."""
     options.print_report(args, seen)
@@ -170,9 +201,16 @@ def _run(args: argparse.Namespace) -> int:
         _run_program(args)
         return 0
     status = 0
+    spawned = _InSpawned(args.card, cards, args.memory)
+    spawn.get_preparation_data = spawned.prepare
+    os.environ["PYTHONPATH"] = _path()
     try:
         with simgpu.report(dry=args.dry) as seen:
             _run_program(args)
     finally:  # a program that ends with an error, or by sys.exit, has a report too
+        spawn.get_preparation_data = spawned.before
         status = _write_report(args, seen)
+        if spawned.processes and not seen.steady and not args.no_report:
+            text = _("The program started {count} processes. The report says nothing of what they did.")
+            print(text.format(count=spawned.processes))
     return status

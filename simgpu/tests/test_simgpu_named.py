@@ -302,6 +302,35 @@ def test_ranks_reduce_by_the_name_nccl(tmp_path):
         assert written == f"nccl cuda:{rank} [3.0, 3.0, 3.0]\n"
 
 
+@pytest.mark.slow
+def test_processes_that_the_program_spawns_have_the_devices_too(tmp_path):
+    program = """
+    import os
+    import torch
+    import torch.distributed as dist
+    import torch.multiprocessing as mp
+
+    DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # at import, in each process
+
+    def main(rank):
+        torch.cuda.set_device(rank)
+        dist.init_process_group("nccl", f"file://{os.getcwd()}/store", rank=rank, world_size=2)
+        x = torch.full((2,), rank + 1.0, device=DEVICE)
+        dist.all_reduce(x)
+        with open(f"rank{rank}.txt", "w") as file:
+            print(x.device, x.tolist(), file=file)
+        dist.destroy_process_group()
+
+    if __name__ == "__main__":
+        mp.spawn(main, nprocs=2)
+    """
+    done = run(tmp_path, program, "--cards", "2", "train.py")
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):
+        assert (tmp_path / f"rank{rank}.txt").read_text(encoding="utf-8") == f"cuda:{rank} [3.0, 3.0]\n"
+    assert "The program started 2 processes." in done.stdout
+
+
 def test_sleep_keeps_the_current_stream_busy(cuda):
     side = torch.cuda.Stream()
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -89,3 +89,59 @@ def test_what_runs_out_of_memory_is_told_at_the_programs_line_and_without_a_time
     text = str(seen)
     assert "Make the batch smaller" in text.splitlines()[3]
     assert "model(x)  # the ReLU has no room" in text and "No whole step was recorded" in text
+
+
+def test_a_program_with_one_step_is_told_nothing_about_each_step(device):
+    with simgpu.report() as seen:
+        train(device, lambda loss: loss.item(), steps=1)
+    assert kinds(seen) == []
+    assert "The program made one step" in str(seen)
+
+
+def test_a_training_without_an_optimizer_is_timed_by_its_training_and_not_by_its_evaluation(device):
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)).to(device)
+    x, y = torch.randn(64, 64, device=device), torch.zeros(64, dtype=torch.long, device=device)
+    with simgpu.report() as seen:
+        for _ in range(4):
+            cross_entropy(model(x), y).backward()
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter -= 0.1 * parameter.grad
+                    parameter.grad = None
+        with torch.no_grad():
+            for _ in range(20):
+                model(x)
+    assert all(any(event.phase == "backward" for event in step) for step in seen.steady)
+    assert len(seen.steady) == 3
+
+
+def test_a_copy_in_a_backward_pass_is_not_the_programs(device):
+    table = torch.ones(2**20)
+
+    def hook(gradient):
+        return gradient + table.to(device).sum() * 0
+
+    model = nn.Linear(64, 10).to(device)
+    model.weight.register_hook(hook)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    with simgpu.report() as seen:
+        for _ in range(6):
+            optimizer.zero_grad()
+            model(torch.ones(64, 64, device=device)).sum().backward()
+            optimizer.step()
+    assert not {"unpinned copy", "repeated copy"} & set(kinds(seen))
+
+
+def needs_both_parts(device):
+    """Fill the device with blocks that are freed, and then with larger ones."""
+    parts = [torch.empty(2**20, device=device) for _ in range(40)]  # 4 MiB each
+    del parts
+    return [torch.empty(2**25, device=device)]  # 128 MiB
+
+
+def test_a_dry_run_gives_cached_memory_back_as_a_full_device_does():
+    for dry in (False, True):
+        device = simgpu.enable("T4", memory="240 MB")
+        with simgpu.report(dry=dry) as seen:
+            needs_both_parts(device)
+        assert seen.fits(), f"dry={dry}: {seen}"
