@@ -15,7 +15,7 @@ from multiprocessing import spawn
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import options, profiled
+from . import options, profiled, profiles
 from .machine import parse_memory
 from .messages import _
 
@@ -44,7 +44,11 @@ def add_arguments(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--ranks", type=int, default=1, help="how many processes to start, as torchrun does, one a card"
     )
-    run.add_argument("--fits", metavar="MEMORY", help="exit with 3 if it needs more memory than this")
+    run.add_argument(
+        "--fits",
+        metavar="MEMORY",
+        help="exit with 3 if it needs more than this, such as 14GiB, or than a card has: T4",
+    )
     run.add_argument("--json", metavar="FILE", help="write the report as JSON, for a test")
     run.add_argument("--html", metavar="FILE", help="write the report as a page")
     run.add_argument("--trace", metavar="FILE", help="write the timeline, for Perfetto")
@@ -85,12 +89,20 @@ def _mistake(args: argparse.Namespace) -> str | None:
         return found
     try:
         if args.fits is not None:
-            parse_memory(args.fits)
+            _memory(args.fits)
     except ValueError as error:
         return str(error)
     if not args.module and not Path(args.program).is_file():
         return _("There is no file {program} in {folder}.").format(program=args.program, folder=os.getcwd())
     return None
+
+
+def _memory(text: str) -> int:
+    """Return the bytes of a size such as ``"14 GiB"``, or those of a card by its name."""
+    try:
+        return profiles.load(text).total_memory
+    except ValueError:
+        return parse_memory(text)
 
 
 def _has_real_gpu() -> bool:
@@ -168,7 +180,7 @@ def _write_report(args: argparse.Namespace, seen: Report) -> int:
     seen.write(args.json, args.html)
     if args.trace:
         seen.export(args.trace)
-    return 3 if args.fits and not seen.fits(args.fits) else 0
+    return 3 if args.fits and not seen.fits(_memory(args.fits)) else 0
 
 
 def _run_program(args: argparse.Namespace) -> None:

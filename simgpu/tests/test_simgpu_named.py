@@ -279,6 +279,14 @@ def test_a_dry_run_computes_nothing(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("gib", "status"), [(13, 0), (15, 3)])
+def test_fits_takes_the_name_of_a_card(tmp_path, gib, status):
+    program = f"import torch\nx = torch.empty({gib} * 2**28, device='cuda')\n"
+    done = run(tmp_path, program, "--dry", "--card", "A100", "--fits", "t4", "--no-report", "train.py")
+    assert (done.returncode, done.stdout) == (status, "")
+
+
+@pytest.mark.slow
 def test_ranks_reduce_by_the_name_nccl(tmp_path):
     program = """
     import os
