@@ -23,15 +23,23 @@ RATIOS, RATES = ("×", "memory"), ("images/s",)
 INTRODUCTION = _("""\
 # What is claimed, and how far it is true
 
-Five documents, in Chinese, set the subject of this course; four of them say in numbers what a GPU gains. \
-Each such claim has a row here. Its link
-leads to where it stands, what it would need, and [each number](claims_numbers.md) that speaks to it.
+Is training 10 to 100 times as fast on a GPU? That's what one of the five Chinese documents behind this \
+course says. Four of them claim
+in numbers what a GPU gains. This page compares each of these claims with what was measured.
 
-**Holds**: all recorded and published numbers lie in the claimed range or near it. **Depends**: some do. \
-**Not seen**: none does. **Open**:
-there is none. *Recorded* numbers were measured with this course on the machine that is named, \
-*published* ones printed by the source that is
-linked; *modelled* ones are the simulated GPU's and decide nothing.
+Two kinds of numbers count. *Recorded* ones were measured with this course on the machine that is named. \
+*Published* ones come from
+the source that is linked. The simulated GPU's numbers are *modelled*, and they decide nothing. The \
+verdict says how many of the numbers
+that count lie in the claimed range or near it:
+
+- **Holds**: all of them do.
+- **Depends**: some of them do.
+- **Not seen**: none of them does.
+- **Open**: there are no such numbers yet.
+
+Click a claim to see where it stands, what must be so for it to be true, and \
+[each number](claims_numbers.md) about it.
 """)
 
 
